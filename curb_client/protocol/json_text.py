@@ -1,0 +1,174 @@
+"""JSON text, byte for byte the same from Python and JavaScript.
+
+The standard encoder writes ``1.0`` and ``1e-05`` where JavaScript writes ``1`` and ``0.00001``, takes NaN, lone
+surrogates and non-text keys, and never says where in the value the trouble is. Hence one of our own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from json.encoder import encode_basestring
+
+from pydantic import BaseModel
+
+from curb_client.errors import InvalidPayloadError
+from curb_client.protocol.contract import MAX_DEPTH, MAX_SAFE_INTEGER
+
+__all__ = ["decode_json", "encode_json", "path_text", "utf8_size"]
+
+Path = tuple[str | int, ...]
+
+
+def encode_json(value: object) -> str:
+    """The value as compact JSON text, non-ASCII unescaped, numbers as JavaScript writes them.
+
+    Args:
+        value: None, bool, int, float, str, list, tuple, mapping with text keys, enum member, dataclass or pydantic
+            model, nested at will.
+
+    Raises:
+        InvalidPayloadError: NaN or infinity, a lone surrogate, an integer beyond 2^53-1, a key that is not text, a
+            cycle, more than 200 levels, or another type; ``path`` leads to it.
+    """
+    return "".join(_pieces(value, ()))
+
+
+def decode_json(text: str) -> object:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: not JSON, or nested too deeply to read.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("the JSON text is nested too deeply") from None
+
+
+def utf8_size(text: str) -> int:
+    """Bytes of UTF-8."""
+    return len(text.encode("utf-8"))
+
+
+def path_text(path: Path) -> str:
+    """A path as people write it: ``items[2].name``; the value itself is ``payload``."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text or "payload"
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _pieces(value: object, path: Path) -> Iterator[str]:
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or value is True or value is False:
+        yield {None: "null", True: "true", False: "false"}[value]
+    elif isinstance(value, str):
+        yield _string(value, path)
+    elif isinstance(value, (int, float)):
+        yield _number(value, path)
+    elif isinstance(value, (BaseModel, Mapping, list, tuple)) or _is_dataclass(value):
+        if len(path) >= MAX_DEPTH:
+            raise InvalidPayloadError(
+                f"{path_text(path[:3])}… is nested deeper than {MAX_DEPTH} levels (or contains itself); flatten it",
+                path,
+            )
+        yield from _array(value, path) if isinstance(value, (list, tuple)) else _object(value, path)
+    else:
+        raise InvalidPayloadError(
+            f"{path_text(path)} is a {type(value).__name__}, which JSON has no form for; "
+            "convert it to text, a number, a list or a dict first",
+            path,
+        )
+
+
+def _is_dataclass(value: object) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def _array(items: list[object] | tuple[object, ...], path: Path) -> Iterator[str]:
+    separator = "["
+    for index, item in enumerate(items):
+        yield separator
+        yield from _pieces(item, (*path, index))
+        separator = ","
+    yield "[]" if separator == "[" else "]"
+
+
+def _object(value: object, path: Path) -> Iterator[str]:
+    separator = "{"
+    for name, item in _properties(value, path):
+        if not isinstance(name, str):
+            raise InvalidPayloadError(
+                f"{path_text(path)} has the key {name!r} of type {type(name).__name__}; JSON keys are text", path
+            )
+        yield separator
+        yield _string(name, (*path, name))
+        yield ":"
+        yield from _pieces(item, (*path, name))
+        separator = ","
+    yield "{}" if separator == "{" else "}"
+
+
+def _properties(value: object, path: Path) -> Iterator[tuple[object, object]]:
+    if isinstance(value, BaseModel):
+        try:
+            yield from value.model_dump(mode="json", by_alias=True).items()
+        except ValueError as error:
+            raise InvalidPayloadError(f"{path_text(path)} cannot be written as JSON: {error}", path) from error
+    elif isinstance(value, Mapping):
+        yield from value.items()
+    else:
+        assert dataclasses.is_dataclass(value)
+        for field in dataclasses.fields(value):
+            yield field.name, getattr(value, field.name)
+
+
+def _string(text: str, path: Path) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidPayloadError(
+            f"{path_text(path)} has a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start}, "
+            "which no UTF-8 text can carry; remove it",
+            path,
+        ) from None
+    return encode_basestring(text)
+
+
+def _number(value: float, path: Path) -> str:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidPayloadError(f"{path_text(path)} is {value}, which JSON has no form for; send null", path)
+        if not value.is_integer():
+            return _javascript_number(value)
+        value = int(value)
+    if abs(value) > MAX_SAFE_INTEGER:
+        # A number of 5,000 digits cannot even be printed; its size says enough.
+        raise InvalidPayloadError(
+            f"{path_text(path)} is a whole number of {value.bit_length()} bits, beyond 2^53-1, "
+            "which a JavaScript peer would read as another number; send it as text",
+            path,
+        )
+    return int.__repr__(value)
+
+
+def _javascript_number(value: float) -> str:
+    """A finite, non-integral float the way ECMAScript's Number::toString writes it."""
+    text = float.__repr__(value)
+    mantissa, found, exponent = text.partition("e-")
+    if not found:
+        return text
+    power = int(exponent)
+    if power > 6:
+        return f"{mantissa}e-{power}"
+    sign = "-" if mantissa.startswith("-") else ""
+    return f"{sign}0.{'0' * (power - 1)}{mantissa.lstrip('-').replace('.', '')}"
