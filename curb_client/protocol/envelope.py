@@ -92,7 +92,7 @@ def check_object(payload: object) -> str:
     Raises:
         InvalidPayloadError: not JSON, or JSON but no object.
     """
-    text = encode_json({} if payload is None else payload)
+    text = encode_json(payload)
     if not text.startswith("{"):
         raise InvalidPayloadError(
             f"payload is a {type(payload).__name__}; what an agent sends must be a JSON object: wrap it in a dict"
@@ -188,11 +188,11 @@ def encode_refusal(refusal: Refusal) -> tuple[str, str]:
         return refusal.code.value, encode_json({"path": refusal.path})
     if not refusal.issues:
         return refusal.code.value, ""
-    issues = [issue.to_wire() for issue in refusal.issues]
-    return refusal.code.value, f'{{"issues":[{",".join(_fitting(issues, MAX_REFUSAL_DATA_BYTES - 13))}]}}'
+    texts = _fitting(refusal.issues, MAX_REFUSAL_DATA_BYTES - 13)
+    return refusal.code.value, f'{{"issues":[{",".join(texts)}]}}'
 
 
-def _fitting(issues: list[dict[str, object]], room: int) -> list[str]:
+def _fitting(issues: Sequence[Issue], room: int) -> list[str]:
     texts = [encode_json(_short(issue)) for issue in issues]
     if sum(utf8_size(text) + 1 for text in texts) <= room:
         return texts
@@ -206,13 +206,14 @@ def _fitting(issues: list[dict[str, object]], room: int) -> list[str]:
     return [*kept, encode_json({"path": [], "message": f"{len(texts) - len(kept)} more"})]
 
 
-def _short(issue: dict[str, object]) -> dict[str, object]:
-    """An issue whose own message leaves room for others."""
-    message = str(issue["message"])
-    encoded = message.encode("utf-8", "replace")
-    if len(encoded) > MAX_REFUSAL_DATA_BYTES // 4:
-        message = encoded[: MAX_REFUSAL_DATA_BYTES // 4].decode("utf-8", "ignore") + "…"
-    return {"path": issue["path"], "message": message}
+def _short(issue: Issue) -> dict[str, object]:
+    """An issue that any UTF-8 text can carry, and whose own message leaves room for others."""
+    message = issue.message.encode("utf-8", "replace")
+    limit = MAX_REFUSAL_DATA_BYTES // 4
+    return {
+        "path": [step if isinstance(step, int) else step.encode("utf-8", "replace").decode() for step in issue.path],
+        "message": message[:limit].decode("utf-8", "ignore") + ("…" if len(message) > limit else ""),
+    }
 
 
 def decode_refusal(number: int, message: str, data: str | None) -> AgentRefusedError | None:

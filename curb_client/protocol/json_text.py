@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from curb_client.errors import InvalidPayloadError
 from curb_client.protocol.contract import MAX_DEPTH, MAX_SAFE_INTEGER
+from curb_client.protocol.types import WireModel
 
 __all__ = ["decode_json", "encode_json", "path_text", "utf8_size"]
 
@@ -59,7 +60,7 @@ def path_text(path: Path) -> str:
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text or "payload"
+    return text.encode("utf-8", "backslashreplace").decode("utf-8") or "payload"
 
 
 def _refuse_constant(name: str) -> object:
@@ -121,7 +122,8 @@ def _object(value: object, path: Path) -> Iterator[str]:
 def _properties(value: object, path: Path) -> Iterator[tuple[object, object]]:
     if isinstance(value, BaseModel):
         try:
-            yield from value.model_dump(mode="json", by_alias=True).items()
+            wire = value.to_wire() if isinstance(value, WireModel) else value.model_dump(mode="json", by_alias=True)
+            yield from wire.items()
         except ValueError as error:
             raise InvalidPayloadError(f"{path_text(path)} cannot be written as JSON: {error}", path) from error
     elif isinstance(value, Mapping):

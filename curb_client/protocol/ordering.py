@@ -39,6 +39,11 @@ class InOrder(Generic[T]):
         self._complete: dict[int, T] = {}
         self._overtaken: set[int] = set()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether every stream that started has been handed out or has failed."""
+        return not (self._waiting or self._complete or self._overtaken)
+
     def start(self) -> int:
         """The number of a stream that starts now."""
         number = self._started

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from curb_client.errors import UsageError
+from curb_client.errors import InvalidPayloadError, UsageError
 from curb_client.protocol.contract import ADJUSTABLE_PATHS, SENDERS, AdjustablePath, RefusalCode, Sender
 from curb_client.protocol.envelope import Refusal
+from curb_client.protocol.json_text import encode_json
 from curb_client.protocol.types import EffectiveSettings, Issue, LlmSettings, LlmUpdate, SessionUpdate, issues_of
 
 __all__ = ["Adjustable", "Overrides", "ProviderRules", "accept_update", "check_adjustable", "effective_settings"]
@@ -46,7 +47,7 @@ class ProviderRules:
     without_language: Collection[str] = field(default=())
 
 
-def check_adjustable(adjustable: Mapping[str, Collection[str]]) -> None:
+def check_adjustable(adjustable: Adjustable) -> None:
     """Raises:
     UsageError: a sender or a path that does not exist.
     """
@@ -152,6 +153,7 @@ def _value_issues(own: EffectiveSettings, changes: Overrides, sender: Sender, ru
     issues = [
         Issue(path=list(path.split(".")), message="must not be empty") for path, value in changes.items() if value == ""
     ]
+    issues += [issue for path, value in changes.items() for issue in _writing_issues(path, value)]
     voice = changes.get("tts.voice")
     if voice is not None and own.tts.provider in rules.numeric_voices and not _is_numeric(voice):
         issues.append(Issue(path=["tts", "voice"], message=f"{own.tts.provider} voices are numbers"))
@@ -165,6 +167,15 @@ def _value_issues(own: EffectiveSettings, changes: Overrides, sender: Sender, ru
         if wrong:
             issues.append(Issue(path=["llm", "baseURL"], message=wrong))
     return issues
+
+
+def _writing_issues(path: str, value: object) -> list[Issue]:
+    """The answer carries the value back, so it must be one that can be written."""
+    try:
+        encode_json(value)
+    except InvalidPayloadError as error:
+        return [Issue(path=[*path.split("."), *error.path], message="cannot be written as JSON")]
+    return []
 
 
 def _is_numeric(voice: object) -> bool:
@@ -181,9 +192,12 @@ def _endpoint_issue(own: LlmSettings, llm: LlmUpdate, sender: Sender) -> str | N
         return None if is_own else "a client may only name the agent's own endpoint; leave it out"
     try:
         url = urlsplit(llm.base_url)
+        host, _ = url.hostname, url.port  # the port is read only now
     except ValueError:
         return "not a URL"
-    if url.scheme not in ("http", "https") or not url.hostname:
+    if any(character <= " " for character in llm.base_url):
+        return "must not have spaces or control characters"
+    if url.scheme not in ("http", "https") or not host:
         return "must be an http or https URL with a host"
     if url.username is not None or url.password is not None:
         return "must not carry user information"

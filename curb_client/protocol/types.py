@@ -46,8 +46,8 @@ class WireModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
     def to_wire(self) -> dict[str, Any]:
-        """The declared properties that are set, by their wire names."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        """The declared properties that are set, by their wire names; a payload of None stays, as null."""
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
 class Issue(WireModel):

@@ -1,0 +1,156 @@
+"""The agent's message handlers, and what happens to one message (host protocol, App messages)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from curb_client.errors import AuthoringError, InvalidKeyError
+from curb_client.protocol.contract import REMEMBERED_REQUESTS, SENDERS, RefusalCode, Sender
+from curb_client.protocol.envelope import Refusal, check_key
+from curb_client.room.callbacks import logger
+from curb_client.room.typed import SchemaMismatchError, parse_as
+
+__all__ = ["AgentMessageHandler", "AnsweredRequests", "HandlerTable", "RequestMeta"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RequestMeta:
+    """What the transport says about a message to the agent, never its payload.
+
+    Attributes:
+        id: unique per sender and call; a repeat is not handled again.
+        sender: ``client`` or ``host``.
+        sender_identity: the client's participant; None for the host.
+    """
+
+    id: str
+    sender: Sender
+    sender_identity: str | None
+
+
+AgentMessageHandler = Callable[[Any, RequestMeta], Awaitable[Any] | Any]
+
+
+@dataclass(frozen=True)
+class _Handler:
+    sender: Sender
+    schema: Any
+    function: AgentMessageHandler
+
+
+class HandlerTable:
+    """Handlers by key, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, dict[object, _Handler]] = {}
+
+    def add(self, key: str, sender: Sender, schema: Any, function: AgentMessageHandler) -> Callable[[], None]:
+        """Returns what removes the handler.
+
+        Raises:
+            AuthoringError: an invalid key or sender, or no function.
+        """
+        try:
+            check_key(key)
+        except InvalidKeyError as error:
+            raise AuthoringError(f"on_message: {error}") from None
+        if sender not in SENDERS:
+            raise AuthoringError(f"on_message: sender is {sender!r}; it must be one of {', '.join(SENDERS)}")
+        if not callable(function):
+            raise AuthoringError(f"on_message: the handler of {key!r} is no function but {type(function).__name__}")
+        token = object()
+        self._handlers.setdefault(key, {})[token] = _Handler(sender, schema, function)
+
+        def remove() -> None:
+            self._handlers.get(key, {}).pop(token, None)
+
+        return remove
+
+    async def handle(self, key: str, payload: object, meta: RequestMeta) -> object:
+        """Run the handlers of this key and sender; the reply is the last-added one's.
+
+        Raises:
+            Refusal: ``no_handler``, ``invalid_payload`` (no handler ran) or ``handler_failed`` (all of them ran).
+        """
+        handlers = [handler for handler in self._handlers.get(key, {}).values() if handler.sender == meta.sender]
+        if not handlers:
+            raise Refusal(RefusalCode.NO_HANDLER)
+        parsed = [_parse(handler.schema, payload) for handler in handlers]
+        reply: object = None
+        failed = False
+        for handler, value in zip(handlers, parsed, strict=True):
+            try:
+                reply = await _run(handler.function, value, meta)
+            except Exception:
+                failed = True
+                logger.exception("the handler of the message %r failed; its sender is told handler_failed", key)
+        if failed:
+            raise Refusal(RefusalCode.HANDLER_FAILED)
+        return reply
+
+
+def _parse(schema: Any, payload: object) -> object:
+    if schema is None:
+        return payload
+    try:
+        parsed: object = parse_as(schema, payload)
+    except SchemaMismatchError as error:
+        raise Refusal(RefusalCode.INVALID_PAYLOAD, issues=error.issues) from None
+    return parsed
+
+
+async def _run(function: AgentMessageHandler, value: object, meta: RequestMeta) -> object:
+    """A cancellation that the handler brought on itself is a failure like any other."""
+    result = function(value, meta)
+    if not inspect.isawaitable(result):
+        return result
+    running = asyncio.ensure_future(result)
+    try:
+        await asyncio.wait({running})
+    except asyncio.CancelledError:
+        running.cancel()
+        raise
+    if running.cancelled():
+        raise RuntimeError("the handler was cancelled from within")
+    return running.result()
+
+
+class AnsweredRequests(Generic[T]):
+    """Answers by request, so that a repeat is answered from memory and not handled twice.
+
+    A repeat of a request that is still being handled awaits its answer. A refused request is forgotten: its id is not
+    taken, and a corrected retry is handled. The last 1,024 answers are kept.
+    """
+
+    def __init__(self, most: int = REMEMBERED_REQUESTS) -> None:
+        self._most = most
+        self._answers: OrderedDict[tuple[str | None, str], asyncio.Future[T]] = OrderedDict()
+
+    def find(self, request: tuple[str | None, str]) -> asyncio.Future[T] | None:
+        """The answer, or the one to come, of a request (sender identity, id) that was seen before."""
+        return self._answers.get(request)
+
+    def run(self, request: tuple[str | None, str], work: Callable[[], Awaitable[T]]) -> asyncio.Future[T]:
+        """Handle a request that was not seen before; it goes on when whoever asked stops waiting."""
+        answer = asyncio.ensure_future(work())
+        self._answers[request] = answer
+        answer.add_done_callback(lambda done: self._finished(request, done))
+        return answer
+
+    def cancel_all(self) -> None:
+        """Stop whatever is still being handled."""
+        for answer in list(self._answers.values()):
+            answer.cancel()
+
+    def _finished(self, request: tuple[str | None, str], answer: asyncio.Future[T]) -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            self._answers.pop(request, None)
+        while len(self._answers) > self._most and next(iter(self._answers.values())).done():
+            self._answers.popitem(last=False)

@@ -1,0 +1,311 @@
+"""The LiveKit SDK's traps, each handled here and only here.
+
+What the Python SDK (1.1.20 to 1.2) does that its users would not expect, all of it measured:
+
+* cancelling ``Room.connect`` makes the native side panic 15 seconds later and end the process;
+* the process may abort at interpreter exit, when a native thread calls back into a finalizing interpreter;
+* ``perform_rpc`` keeps seven seconds of the time-out for itself, and its callee is cancelled that much earlier;
+* each call in flight listens to every native event, so a thousand at once cost a million wake-ups;
+* a stream whose sender stopped sending is never given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from livekit import rtc
+
+from curb_client.errors import ConnectFailedError, RoomInUseError
+
+__all__ = [
+    "AGENT_KIND",
+    "CONNECT_SECONDS",
+    "STANDARD_KIND",
+    "abandon",
+    "claim",
+    "connect",
+    "disconnect",
+    "finish_within",
+    "is_active",
+    "perform_rpc",
+    "read_text",
+    "response_timeout_error",
+]
+
+T = TypeVar("T")
+
+AGENT_KIND: Final = rtc.ParticipantKind.PARTICIPANT_KIND_AGENT
+STANDARD_KIND: Final = rtc.ParticipantKind.PARTICIPANT_KIND_STANDARD
+_ACTIVE_STATE: Final = rtc.ParticipantState.PARTICIPANT_STATE_ACTIVE
+
+CONNECT_SECONDS: Final = 15.0
+DISCONNECT_SECONDS: Final = 5.0
+STREAM_IDLE_SECONDS: Final = 15.0
+_SDK_KEEPS_SECONDS: Final = 7.0
+_EXIT_PAUSE_SECONDS: Final = 0.05
+_MAX_CALLS: Final = 64
+_SLOT_SECONDS: Final = 0.25
+_LAG_SECONDS: Final = 0.05
+
+
+def is_active(participant: rtc.RemoteParticipant) -> bool:
+    """Whether the participant can receive data; a request sent to it earlier would fail after seven seconds."""
+    return participant.state == _ACTIVE_STATE
+
+
+# Deadlines
+
+
+async def finish_within(work: Coroutine[Any, Any, T], seconds: float) -> T:
+    """The result of ``work``; cancelled, and not waited for, when it takes longer.
+
+    Raises:
+        TimeoutError: it took longer. Whatever ``work`` raises.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        abandon(task)
+        raise
+    if not done:
+        abandon(task)
+        raise TimeoutError(f"not done after {seconds:g} s")
+    return task.result()
+
+
+def abandon(task: asyncio.Future[Any]) -> None:
+    """Cancel a task whose end nobody waits for any more."""
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    task.cancel()
+
+
+# Joining and leaving a room
+
+
+class _UncancellableTask(asyncio.Task[T]):
+    """A connect must end by itself, even when the loop is being shut down."""
+
+    def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002
+        return False
+
+
+_background: set[asyncio.Task[Any]] = set()  # the loop itself holds tasks weakly
+
+
+async def connect(
+    url: str,
+    token: str,
+    *,
+    timeout: float = CONNECT_SECONDS,
+    options: rtc.RoomOptions | None = None,
+    prepare: Callable[[rtc.Room], None] | None = None,
+) -> rtc.Room:
+    """A new room, connected. When cancelled or out of time, the attempt ends in the background and leaves nothing.
+
+    Args:
+        prepare: called with the room before it connects, to register handlers.
+
+    Raises:
+        ConnectFailedError: LiveKit's reason, or no connection within ``timeout`` seconds.
+    """
+    room = rtc.Room()
+    if prepare is not None:
+        prepare(room)
+    wanted = True
+
+    async def attempt() -> None:
+        await room.connect(url, token, options or rtc.RoomOptions())
+        if not wanted:
+            await room.disconnect()
+
+    task = _UncancellableTask(attempt(), loop=asyncio.get_running_loop())
+    _background.add(task)
+    task.add_done_callback(_background.discard)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=timeout)
+    except asyncio.CancelledError:
+        wanted = False
+        abandon(task)
+        if task.done():
+            _in_background(room.disconnect())
+        raise
+    if not done:
+        wanted = False
+        abandon(task)
+        raise ConnectFailedError(
+            f"no connection to {url} after {timeout:g} s; is the server up, and reachable over UDP or TCP?"
+        )
+    try:
+        task.result()
+    except rtc.ConnectError as error:
+        raise ConnectFailedError(f"LiveKit refused the connection to {url}: {error.message}") from error
+    return room
+
+
+async def disconnect(room: rtc.Room, timeout: float = DISCONNECT_SECONDS) -> None:
+    """Leave the room, also when cancelled; never raises and never takes longer than ``timeout`` seconds."""
+    await asyncio.wait({_in_background(room.disconnect())}, timeout=timeout)
+
+
+def _in_background(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    task = asyncio.ensure_future(work)
+    _background.add(task)
+    task.add_done_callback(_background.discard)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
+
+
+@atexit.register
+def _let_native_threads_finish() -> None:
+    """Dispose of the native side, then give its threads the time to come back, before the interpreter finalizes.
+
+    Registered when this module is imported: before the SDK's own handler as a rule, so after it in the order of
+    exit. Where the SDK was used before, its handler has not run yet, hence the dispose here, which is done once only.
+    """
+    ffi_client = getattr(getattr(rtc, "_ffi_client", None), "FfiClient", None)
+    instance = getattr(ffi_client, "_instance", None)
+    if instance is None or getattr(instance, "_pid", os.getpid()) != os.getpid():
+        return
+    with contextlib.suppress(Exception):
+        instance._dispose()
+    time.sleep(_EXIT_PAUSE_SECONDS)
+
+
+# One owner per room and part
+
+_owners: weakref.WeakKeyDictionary[rtc.Room, dict[str, object]] = weakref.WeakKeyDictionary()
+
+
+def claim(room: rtc.Room, part: str, owner: object) -> Callable[[], None]:
+    """Take a part in a room (LiveKit has one handler per topic and method); returns what gives it back.
+
+    Raises:
+        RoomInUseError: somebody else has it.
+    """
+    owners = _owners.setdefault(room, {})
+    if part in owners:
+        raise RoomInUseError(f"this room has {part} already; close that one first, or use it")
+    owners[part] = owner
+
+    def release() -> None:
+        if owners.get(part) is owner:
+            del owners[part]
+
+    return release
+
+
+# Calls
+
+
+class _CallSlots:
+    """At most 64 young calls in flight: a slot is given back after a quarter of a second, or when its call ends.
+
+    So a thousand quick calls stay linear, and two hundred that wait for a slow handler do not hold up a quick one.
+    While the loop itself lags, calls are slow because there are too many of them: then slots are kept.
+    """
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(_MAX_CALLS)
+
+    @contextlib.asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        await self._free.acquire()
+        held = _HeldSlot(self._free)
+        try:
+            yield
+        finally:
+            held.give_back()
+
+
+class _HeldSlot:
+    def __init__(self, free: asyncio.Semaphore) -> None:
+        self._free: asyncio.Semaphore | None = free
+        self._loop = asyncio.get_running_loop()
+        self._wait()
+
+    def _wait(self) -> None:
+        self._timer = self._loop.call_later(_SLOT_SECONDS, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        if self._loop.time() - self._timer.when() > _LAG_SECONDS:
+            self._wait()
+        else:
+            self.give_back()
+
+    def give_back(self) -> None:
+        free, self._free = self._free, None
+        if free is not None:
+            self._timer.cancel()
+            free.release()
+
+
+_slots: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _CallSlots] = weakref.WeakKeyDictionary()
+
+
+async def perform_rpc(room: rtc.Room, identity: str, method: str, payload: str, timeout: float) -> str:
+    """One RPC, with the whole ``timeout`` (seconds) for the other side and this side's own deadline over it.
+
+    Raises:
+        livekit.rtc.RpcError: LiveKit's, unchanged; 1502 when the time is up.
+    """
+    loop = asyncio.get_running_loop()
+    slots = _slots.get(loop) or _slots.setdefault(loop, _CallSlots())
+
+    async def call() -> str:
+        async with slots.slot():
+            return await room.local_participant.perform_rpc(
+                destination_identity=identity,
+                method=method,
+                payload=payload,
+                response_timeout=timeout + _SDK_KEEPS_SECONDS,
+            )
+
+    try:
+        return await finish_within(call(), timeout)
+    except TimeoutError:
+        raise response_timeout_error() from None
+
+
+def response_timeout_error() -> rtc.RpcError:
+    """LiveKit's own error for an exchange that took too long."""
+    code = rtc.RpcError.ErrorCode.RESPONSE_TIMEOUT
+    return rtc.RpcError(code, rtc.RpcError.ErrorMessage[code])
+
+
+# Streams
+
+
+async def read_text(reader: rtc.TextStreamReader, idle: float = STREAM_IDLE_SECONDS) -> str:
+    """The whole text of a stream, given up when nothing comes for ``idle`` seconds.
+
+    Raises:
+        TimeoutError: nothing came for that long. livekit.rtc.StreamError: the stream broke.
+    """
+    chunks: list[str] = []
+
+    async def read() -> None:
+        async for chunk in reader:
+            chunks.append(chunk)  # noqa: PERF401 - progress is watched from outside
+
+    task = asyncio.ensure_future(read())
+    try:
+        seen = -1
+        while not task.done():
+            if len(chunks) == seen:
+                raise TimeoutError(f"nothing came for {idle:g} s, after {seen} chunks")
+            seen = len(chunks)
+            await asyncio.wait({task}, timeout=idle)
+        task.result()
+    finally:
+        if not task.done():
+            abandon(task)
+            reader.close()
+    return "".join(chunks)
