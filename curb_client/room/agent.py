@@ -102,6 +102,11 @@ class AgentCall:
     ) -> None:
         await self.aclose()
 
+    @property
+    def room(self) -> rtc.Room:
+        """The room that the call is in."""
+        return self._room
+
     async def ready(self) -> None:
         """Let in the requests that were held, and those to come.
 
