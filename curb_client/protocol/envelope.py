@@ -108,13 +108,20 @@ def encode_request(key: str, request_id: str, payload: object) -> str:
 
     Raises:
         InvalidKeyError, InvalidPayloadError: see :func:`check_key` and :func:`encode_json`.
-        UsageError: an id that is empty or over 128 characters.
+        UsageError: an id that is no text of 1 to 128 characters.
         AgentRefusedError: ``payload_too_large`` when the text has more than 15,360 bytes.
     """
-    if not 1 <= len(request_id) <= MAX_ID_LENGTH:
-        raise UsageError(f"id must be text of 1 to {MAX_ID_LENGTH} characters, not {request_id!r:.160}")
-    text = f'{{"key":{encode_json(check_key(key))},"id":{encode_json(request_id)},"payload":{encode_json(payload)}}}'
+    text = f'{{"key":{encode_json(check_key(key))},"id":{_id_text(request_id)},"payload":{encode_json(payload)}}}'
     return _within_limit(text, f"the request {key!r:.80}")
+
+
+def _id_text(request_id: object) -> str:
+    if not isinstance(request_id, str) or not 1 <= len(request_id) <= MAX_ID_LENGTH:
+        raise UsageError(f"id must be text of 1 to {MAX_ID_LENGTH} characters, not {request_id!r:.160}")
+    try:
+        return encode_json(request_id)
+    except InvalidPayloadError:
+        raise UsageError(f"id has a lone surrogate: {request_id!r:.160}; remove it") from None
 
 
 def encode_update(update: object) -> str:

@@ -6,7 +6,7 @@ sender, its values. What was accepted lies over the agent's own settings as over
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -116,27 +116,27 @@ def _shape(body: object) -> SessionUpdate:
         raise Refusal(RefusalCode.INVALID_SETTINGS, issues=issues_of(error, body)) from None
     assert isinstance(body, (dict, SessionUpdate))
     if isinstance(body, dict):
-        unknown = _unknown_properties(body)
-        if unknown:
-            raise Refusal(RefusalCode.INVALID_SETTINGS, issues=unknown)
+        wrong = [issue for issue in _property_issues(body) if issue is not None]
+        if wrong:
+            raise Refusal(RefusalCode.INVALID_SETTINGS, issues=wrong)
     return update
 
 
-def _unknown_properties(body: dict[str, object]) -> list[Issue]:
-    issues = [
-        Issue(path=[name], message=f"unknown setting; known are {', '.join(_KNOWN_PROPERTIES[''])}")
-        for name in body
-        if name not in _KNOWN_PROPERTIES[""]
-    ]
+def _property_issues(body: dict[str, object]) -> Iterator[Issue | None]:
+    """What the model lets pass: decoding is lenient elsewhere, but a setting that does nothing would mislead."""
     for group, inside in body.items():
-        known = _KNOWN_PROPERTIES.get(group, ())
-        if isinstance(inside, dict):
-            issues += [
-                Issue(path=[group, name], message=f"unknown setting; known are {', '.join(known)}")
-                for name in inside
-                if known and name not in known
-            ]
-    return issues
+        yield _property_issue((group,), inside, _KNOWN_PROPERTIES[""])
+        if isinstance(inside, dict) and group in _KNOWN_PROPERTIES:
+            for name, value in inside.items():
+                yield _property_issue((group, name), value, _KNOWN_PROPERTIES[group])
+
+
+def _property_issue(path: tuple[str, ...], value: object, known: Collection[str]) -> Issue | None:
+    if path[-1] not in known:
+        return Issue(path=list(path), message=f"unknown setting; known are {', '.join(known)}")
+    if value is None:
+        return Issue(path=list(path), message="must not be null; leave it out to keep it as it is")
+    return None
 
 
 def _changes(update: SessionUpdate) -> dict[AdjustablePath, object]:

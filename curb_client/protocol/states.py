@@ -2,7 +2,7 @@
 
 A client starts ``UNCONNECTED``. Each thing that it learns about the room or the agent is an event; ``TRANSITIONS``
 names the state after it. An event that is not listed for a state changes nothing: a late report about an agent that
-left, say. ``CLOSED`` is final. ``LOST`` ends only when the client is moved to another room (``ROOM_CONNECTED``).
+left, say. ``CLOSED`` is final. ``LOST`` ends when the client is moved to another room, or about to be.
 
 ================  ==========================================================
 ``UNCONNECTED``   the room is not connected yet, or is being joined again

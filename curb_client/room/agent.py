@@ -94,7 +94,11 @@ class AgentCall:
         self._room.local_participant.register_rpc_method(UPDATE, self._on_update)
         self._room.on("disconnected", self._room_lost)
         self._room.on("reconnected", self._reconnected)
-        await self._say_ready(READY_VALUE)
+        try:
+            await self._say_ready(READY_VALUE)
+        except BaseException:  # cancelled: nobody will leave what was not entered
+            await self.aclose()
+            raise
         return self
 
     async def __aexit__(
@@ -124,7 +128,9 @@ class AgentCall:
         self._entered = False
         await self._outbox.aclose()
         self._asks.close()
+        self._handlers.close()
         self._answers.cancel_all()
+        self._ready.set()  # what is still held hears that the call is over
         self._room.off("disconnected", self._room_lost)
         self._room.off("reconnected", self._reconnected)
         if self._room.isconnected():
@@ -198,6 +204,7 @@ class AgentCall:
 
         Raises:
             Refusal: ``no_handler``, ``invalid_payload`` or ``handler_failed``; the id is then not taken.
+            ClosedError: the call ended while it was held or handled.
         """
         if self._answers.find((None, message_id)) is not None:
             return False
@@ -208,7 +215,13 @@ class AgentCall:
                 await self._handlers.handle(name, dict(payload), RequestMeta(message_id, "host", None))
             return ""
 
-        await asyncio.shield(self._answers.run((None, message_id), work))
+        answer = self._answers.run((None, message_id), work)
+        try:
+            await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            if not answer.cancelled():
+                raise
+            raise ClosedError(f"the call ended while the host's message {name!r} was handled") from None
         return True
 
     def update_from_host(self, body: Mapping[str, Any]) -> EffectiveSettings:
@@ -237,8 +250,7 @@ class AgentCall:
         except asyncio.CancelledError:
             if self._entered:
                 raise
-            code_left = rtc.RpcError.ErrorCode.RECIPIENT_DISCONNECTED
-            raise rtc.RpcError(code_left, rtc.RpcError.ErrorMessage[code_left]) from None
+            raise _recipient_left() from None
 
     async def _take_message(self, sender: str, text: str) -> str:
         if not self._clients.is_client(sender):
@@ -280,6 +292,8 @@ class AgentCall:
             await finish_within(self._ready.wait(), EARLY_REQUEST_SECONDS)
         except TimeoutError:
             raise Refusal(refusal) from None
+        if not self._entered:
+            raise _recipient_left()
 
     # The room
 
@@ -296,3 +310,9 @@ class AgentCall:
 
     def _room_lost(self) -> None:
         self._asks.close()
+
+
+def _recipient_left() -> rtc.RpcError:
+    """LiveKit's own error for an agent that is gone."""
+    code = rtc.RpcError.ErrorCode.RECIPIENT_DISCONNECTED
+    return rtc.RpcError(code, rtc.RpcError.ErrorMessage[code])

@@ -14,7 +14,7 @@ from livekit import rtc
 from pydantic import ValidationError
 from typing_extensions import Self
 
-from curb_client.errors import ClosedError, InvalidReplyError
+from curb_client.errors import ClosedError, InvalidReplyError, UsageError
 from curb_client.protocol.contract import AGENT_WAIT_SECONDS, EXCHANGE_SECONDS, MESSAGE, UPDATE
 from curb_client.protocol.envelope import check_key, decode_refusal, decode_reply, encode_request, encode_update
 from curb_client.protocol.states import AgentState
@@ -23,7 +23,8 @@ from curb_client.room.arguments import NO_PAYLOAD, check_timeout
 from curb_client.room.callbacks import Warnings, call_safely
 from curb_client.room.inbox import Inbox, MessageCounts
 from curb_client.room.presence import AgentPresence, AgentWatch
-from curb_client.room.sdk import abandon, claim, perform_rpc
+from curb_client.room.rpc import start_rpc
+from curb_client.room.sdk import claim
 from curb_client.room.subscriptions import MessageStream, wait_for_message
 from curb_client.room.typed import as_reply
 
@@ -32,6 +33,7 @@ __all__ = ["AgentClient", "MessageMeta", "connect_agent"]
 T = TypeVar("T")
 
 _UNREGISTERED_PAUSE_SECONDS: Final = 0.1
+_LAST_TRY_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class AgentClient:
         self._watch = AgentWatch(agent_identity, will_rejoin)
         self._inbox = Inbox(self._watch.is_agent, self._deliver, self.counts, self._warnings)
         self._handlers: dict[str, dict[object, MessageHandler]] = {}
-        self._pending: set[asyncio.Future[None]] = set()
+        self._pending: set[asyncio.Future[str]] = set()
         self._handling: set[asyncio.Future[Any]] = set()
         self._release: Callable[[], None] = lambda: None
         self._closed = False
@@ -133,8 +135,9 @@ class AgentClient:
         self._inbox.detach()
         self._watch.close()
         self._release()
-        for closed in self._pending:
-            closed.set_result(None)
+        for answer in self._pending:
+            if not answer.done():
+                answer.set_exception(ClosedError("the client was closed while this request waited for the agent"))
         for task in self._handling - {asyncio.current_task()}:
             task.cancel()
         self._handlers.clear()
@@ -239,18 +242,7 @@ class AgentClient:
         until = time.monotonic() + seconds
         if self._closed:
             raise ClosedError("this client is closed; make a new one with connect_agent(room)")
-        closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pending.add(closed)
-        exchange = asyncio.ensure_future(self._exchange(method, text, until, None if timeout is None else until))
-        either: set[asyncio.Future[Any]] = {exchange, closed}
-        try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if closed.done():
-                raise ClosedError(f"the client was closed while {method} waited for the agent")
-            return exchange.result()
-        finally:
-            self._pending.discard(closed)
-            abandon(exchange)
+        return await self._exchange(method, text, until, None if timeout is None else until)
 
     async def _exchange(self, method: str, text: str, wait_until: float, end: float | None) -> str:
         started = time.monotonic()
@@ -258,7 +250,7 @@ class AgentClient:
             room, agent = await self._watch.active_agent(wait_until, method)
             seconds = EXCHANGE_SECONDS if end is None else end - time.monotonic()
             try:
-                answer = await perform_rpc(room, agent.identity, method, text, seconds)
+                answer = await self._awaited(start_rpc(room, agent.identity, method, text, seconds))
             except rtc.RpcError as error:
                 refused = decode_refusal(error.code, error.message, error.data)
                 if refused is not None:
@@ -268,12 +260,20 @@ class AgentClient:
                     raise
                 self._watch.unregistered()
                 now = time.monotonic()
-                if now + _UNREGISTERED_PAUSE_SECONDS >= wait_until:
+                left = wait_until - now - _LAST_TRY_SECONDS  # in less a try may end in 1502, which hides the cause
+                if left <= 0:
                     raise self._watch.unavailable(now - started, method, AgentState.ACTIVE) from error
-                await asyncio.sleep(_UNREGISTERED_PAUSE_SECONDS)  # nothing ran: asking again is safe
+                await asyncio.sleep(min(_UNREGISTERED_PAUSE_SECONDS, left))  # nothing ran: asking again is safe
             else:
                 self._watch.answered(agent)
                 return answer
+
+    async def _awaited(self, answer: asyncio.Future[str]) -> str:
+        self._pending.add(answer)
+        try:
+            return await answer
+        finally:
+            self._pending.discard(answer)
 
     # The agent's messages
 
@@ -291,10 +291,12 @@ class AgentClient:
         handler raises goes to the loop's exception handler.
 
         Raises:
-            InvalidKeyError: a key that cannot be sent.
+            InvalidKeyError: a key that cannot be sent. UsageError: the handler is no function.
         """
         check_key(key)
         if handler is not None:
+            if not callable(handler):
+                raise UsageError(f"the handler of {key!r} is no function but {type(handler).__name__}")
             return self._add(key, handler)
 
         def decorate(function: HandlerT) -> HandlerT:

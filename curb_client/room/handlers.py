@@ -50,6 +50,11 @@ class HandlerTable:
 
     def __init__(self) -> None:
         self._handlers: dict[str, dict[object, _Handler]] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """From now on the cancellation of a handler is not its failure but the end of the call."""
+        self._closed = True
 
     def add(self, key: str, sender: Sender, schema: Any, function: AgentMessageHandler) -> Callable[[], None]:
         """Returns what removes the handler.
@@ -87,8 +92,12 @@ class HandlerTable:
         failed = False
         for handler, value in zip(handlers, parsed, strict=True):
             try:
-                reply = await _run(handler.function, value, meta)
-            except Exception:
+                reply = handler.function(value, meta)
+                if inspect.isawaitable(reply):
+                    reply = await reply
+            except (Exception, asyncio.CancelledError) as error:
+                if self._closed and isinstance(error, asyncio.CancelledError):
+                    raise
                 failed = True
                 logger.exception("the handler of the message %r failed; its sender is told handler_failed", key)
         if failed:
@@ -104,22 +113,6 @@ def _parse(schema: Any, payload: object) -> object:
     except SchemaMismatchError as error:
         raise Refusal(RefusalCode.INVALID_PAYLOAD, issues=error.issues) from None
     return parsed
-
-
-async def _run(function: AgentMessageHandler, value: object, meta: RequestMeta) -> object:
-    """A cancellation that the handler brought on itself is a failure like any other."""
-    result = function(value, meta)
-    if not inspect.isawaitable(result):
-        return result
-    running = asyncio.ensure_future(result)
-    try:
-        await asyncio.wait({running})
-    except asyncio.CancelledError:
-        running.cancel()
-        raise
-    if running.cancelled():
-        raise RuntimeError("the handler was cancelled from within")
-    return running.result()
 
 
 class AnsweredRequests(Generic[T]):

@@ -71,6 +71,11 @@ class AgentWatch:
 
     @property
     def presence(self) -> AgentPresence:
+        if self._state is AgentState.UNCONNECTED:
+            self._look()  # LiveKit sends no event before connect() returns
+        return self._known_presence()
+
+    def _known_presence(self) -> AgentPresence:
         return AgentPresence(self._state, self._agent.identity if self._agent else None)
 
     def add_listener(self, listener: Callable[[AgentPresence], object]) -> Callable[[], None]:
@@ -147,7 +152,8 @@ class AgentWatch:
         """
         started = time.monotonic()
         while True:
-            self._look()
+            if not self.presence.is_there:
+                self._look()
             if self._room is not None and self._agent is not None and self.presence.is_there:
                 return self._room, self._agent
             left = until - time.monotonic()
@@ -212,13 +218,14 @@ class AgentWatch:
             self.lost(f" ({rtc.DisconnectReason.Name(reason)})")
 
     def _step(self, event: StateEvent, agent: rtc.RemoteParticipant | None) -> None:
-        before = self.presence
+        before = self._known_presence()
         self._state = next_state(self._state, event)
         self._agent = agent
-        if self.presence != before:
+        after = self._known_presence()
+        if after != before:
             self._changed.set()
             for listener in list(self._listeners.values()):
-                call_safely(listener, self.presence)
+                call_safely(listener, after)
 
 
 def _says_ready(agent: rtc.RemoteParticipant) -> bool:

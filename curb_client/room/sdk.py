@@ -4,9 +4,8 @@ What the Python SDK (1.1.20 to 1.2) does that its users would not expect, all of
 
 * cancelling ``Room.connect`` makes the native side panic 15 seconds later and end the process;
 * the process may abort at interpreter exit, when a native thread calls back into a finalizing interpreter;
-* ``perform_rpc`` keeps seven seconds of the time-out for itself, and its callee is cancelled that much earlier;
-* each call in flight listens to every native event, so a thousand at once cost a million wake-ups;
-* a stream whose sender stopped sending is never given up.
+* a stream whose sender stopped sending is never given up;
+* ``perform_rpc`` and its time-outs: see :mod:`curb_client.room.rpc`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import contextlib
 import os
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from livekit import rtc
@@ -34,9 +33,7 @@ __all__ = [
     "disconnect",
     "finish_within",
     "is_active",
-    "perform_rpc",
     "read_text",
-    "response_timeout_error",
 ]
 
 T = TypeVar("T")
@@ -48,11 +45,7 @@ _ACTIVE_STATE: Final = rtc.ParticipantState.PARTICIPANT_STATE_ACTIVE
 CONNECT_SECONDS: Final = 15.0
 DISCONNECT_SECONDS: Final = 5.0
 STREAM_IDLE_SECONDS: Final = 15.0
-_SDK_KEEPS_SECONDS: Final = 7.0
 _EXIT_PAUSE_SECONDS: Final = 0.05
-_MAX_CALLS: Final = 64
-_SLOT_SECONDS: Final = 0.25
-_LAG_SECONDS: Final = 0.05
 
 
 def is_active(participant: rtc.RemoteParticipant) -> bool:
@@ -122,9 +115,14 @@ async def connect(
     wanted = True
 
     async def attempt() -> None:
-        await room.connect(url, token, options or rtc.RoomOptions())
-        if not wanted:
-            await room.disconnect()
+        try:
+            await room.connect(url, token, options or rtc.RoomOptions())
+        except Exception:
+            if wanted:  # else asyncio.run would report it when it ends the loop
+                raise
+        else:
+            if not wanted:
+                await room.disconnect()
 
     task = _UncancellableTask(attempt(), loop=asyncio.get_running_loop())
     _background.add(task)
@@ -200,84 +198,6 @@ def claim(room: rtc.Room, part: str, owner: object) -> Callable[[], None]:
             del owners[part]
 
     return release
-
-
-# Calls
-
-
-class _CallSlots:
-    """At most 64 young calls in flight: a slot is given back after a quarter of a second, or when its call ends.
-
-    So a thousand quick calls stay linear, and two hundred that wait for a slow handler do not hold up a quick one.
-    While the loop itself lags, calls are slow because there are too many of them: then slots are kept.
-    """
-
-    def __init__(self) -> None:
-        self._free = asyncio.Semaphore(_MAX_CALLS)
-
-    @contextlib.asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        await self._free.acquire()
-        held = _HeldSlot(self._free)
-        try:
-            yield
-        finally:
-            held.give_back()
-
-
-class _HeldSlot:
-    def __init__(self, free: asyncio.Semaphore) -> None:
-        self._free: asyncio.Semaphore | None = free
-        self._loop = asyncio.get_running_loop()
-        self._wait()
-
-    def _wait(self) -> None:
-        self._timer = self._loop.call_later(_SLOT_SECONDS, self._time_is_up)
-
-    def _time_is_up(self) -> None:
-        if self._loop.time() - self._timer.when() > _LAG_SECONDS:
-            self._wait()
-        else:
-            self.give_back()
-
-    def give_back(self) -> None:
-        free, self._free = self._free, None
-        if free is not None:
-            self._timer.cancel()
-            free.release()
-
-
-_slots: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _CallSlots] = weakref.WeakKeyDictionary()
-
-
-async def perform_rpc(room: rtc.Room, identity: str, method: str, payload: str, timeout: float) -> str:
-    """One RPC, with the whole ``timeout`` (seconds) for the other side and this side's own deadline over it.
-
-    Raises:
-        livekit.rtc.RpcError: LiveKit's, unchanged; 1502 when the time is up.
-    """
-    loop = asyncio.get_running_loop()
-    slots = _slots.get(loop) or _slots.setdefault(loop, _CallSlots())
-
-    async def call() -> str:
-        async with slots.slot():
-            return await room.local_participant.perform_rpc(
-                destination_identity=identity,
-                method=method,
-                payload=payload,
-                response_timeout=timeout + _SDK_KEEPS_SECONDS,
-            )
-
-    try:
-        return await finish_within(call(), timeout)
-    except TimeoutError:
-        raise response_timeout_error() from None
-
-
-def response_timeout_error() -> rtc.RpcError:
-    """LiveKit's own error for an exchange that took too long."""
-    code = rtc.RpcError.ErrorCode.RESPONSE_TIMEOUT
-    return rtc.RpcError(code, rtc.RpcError.ErrorMessage[code])
 
 
 # Streams

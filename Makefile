@@ -1,0 +1,81 @@
+# Every target sets up what it needs, from a bare Python 3.10 or newer.
+#
+#   make demo     an app and an agent in a room of a real LiveKit server, step by step
+#   make test     everything that CI runs
+#   make help     the rest
+
+PYTHON ?= python3
+VENV := .venv
+AGENTS := .venv-agents
+PIP_FLAGS := --quiet --disable-pip-version-check --require-hashes
+WORKERS ?= 3
+
+.PHONY: help demo test test-main test-agents test-repeat test-exits lint format bench lock schema clean
+
+help:
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+demo: $(VENV)/ready ## show an app and an agent exchanging messages
+	@$(VENV)/bin/curb-client demo
+
+test: lint test-main test-agents ## lint, all tests, and the room tests on livekit 1.1.21
+
+test-main: $(VENV)/ready $(VENV)/livekit-server ## all tests on the newest livekit, with coverage
+	@echo '== tests, livekit 1.2.1'
+	@rm -f .coverage .coverage.*
+	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report=term $(ARGS)
+
+test-agents: $(AGENTS)/ready $(VENV)/livekit-server ## the room tests beside livekit-agents, on livekit 1.1.21
+	@echo '== room tests, livekit 1.1.21 and livekit-agents'
+	@$(AGENTS)/bin/python -m pytest -n $(WORKERS) --dist loadgroup tests/room tests/e2e tests/agents $(ARGS)
+
+test-repeat: $(VENV)/ready $(VENV)/livekit-server ## the room tests ten times (TIMES=10): a flaky test is a failing test
+	@for n in $$(seq $${TIMES:-10}); do echo "== round $$n"; \
+		$(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist loadgroup tests/room tests/e2e $(ARGS) || exit 1; done
+
+test-exits: $(VENV)/ready $(VENV)/livekit-server ## 200 process exits after using the SDK, none may abort
+	@CURB_EXITS=200 $(VENV)/bin/python -m pytest -q tests/e2e/test_exits.py $(ARGS)
+
+lint: $(VENV)/ready ## style, types and import layers
+	@echo '== ruff, mypy, import-linter'
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/ruff format --quiet --check .
+	@$(VENV)/bin/mypy --no-error-summary
+	@$(VENV)/bin/lint-imports --no-logo > .import-linter.log || { cat .import-linter.log; exit 1; }
+
+format: $(VENV)/ready ## rewrite the sources in the project's style
+	@$(VENV)/bin/ruff check --fix --quiet . && $(VENV)/bin/ruff format --quiet .
+
+bench: $(VENV)/ready $(VENV)/livekit-server ## ask against the raw SDK: ratios, as a table and in bench.json
+	@$(VENV)/bin/python -m bench --json bench.json $(ARGS)
+
+schema: $(VENV)/ready ## write protocol.schema.json anew from the models
+	@$(VENV)/bin/python -m curb_client.protocol.schema
+
+lock: $(VENV)/ready ## compile the lock files anew
+	@for name in dev agents; do $(VENV)/bin/uv pip compile --quiet pyproject.toml --all-extras requirements/$$name.in \
+		--universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header -o requirements/$$name.txt; done
+
+clean: ## remove what the targets made in this folder; the cache of livekit-server stays
+	@rm -rf $(VENV) $(AGENTS) .coverage .coverage.* bench.json .import-linter.log .pytest_cache .mypy_cache .ruff_cache \
+		.hypothesis .import_linter_cache
+
+$(VENV)/ready: requirements/dev.txt pyproject.toml
+	@echo "== setting up $(VENV) (once; a minute or two)"
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/pip install $(PIP_FLAGS) -r requirements/dev.txt
+	@$(VENV)/bin/pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(AGENTS)/ready: requirements/agents.txt pyproject.toml
+	@echo "== setting up $(AGENTS) with livekit-agents (once; a minute or two)"
+	@$(PYTHON) -m venv $(AGENTS)
+	@$(AGENTS)/bin/pip install $(PIP_FLAGS) -r requirements/agents.txt
+	@$(AGENTS)/bin/pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Got before the tests start, so that none of them waits for a build.
+$(VENV)/livekit-server: $(VENV)/ready
+	@$(VENV)/bin/python -c 'from curb_client.testing import livekit_server; server = livekit_server(progress=print); server.start(); server.stop()'
+	@touch $@

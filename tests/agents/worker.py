@@ -1,0 +1,38 @@
+"""A livekit-agents application that talks to the caller's app through AgentCall: no model, no audio."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from livekit.agents import AgentServer, JobContext, JobExecutorType
+
+from curb_client import AgentCall, RequestMeta
+
+server = AgentServer(job_executor_type=JobExecutorType.THREAD, host="127.0.0.1", port=0)
+
+
+@server.rtc_session(agent_name="quotes")
+async def quotes(ctx: JobContext) -> None:
+    await ctx.connect()
+    call = AgentCall(ctx.room, settings=None, adjustable={"client": ["tts.voice"]})
+    await call.__aenter__()
+    ctx.add_shutdown_callback(call.aclose)
+
+    @call.on_message("quote")
+    async def quote(payload: Any, meta: RequestMeta) -> dict[str, Any]:
+        call.send.to_client("show-form", {"for": meta.sender_identity})
+        return {"plan": payload["plan"], "price": 12}
+
+    await call.ready()
+
+
+@server.on("worker_registered")
+def registered(*_: Any) -> None:
+    print("registered", flush=True)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    asyncio.run(server.run(devmode=True))

@@ -1,0 +1,60 @@
+"""The README's programs are the files in examples/, and they run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from curb_client.testing import LiveKitServerHandle, livekit_server
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LiveKitServerHandle]:
+    with livekit_server() as started:
+        yield started
+
+
+@pytest.mark.parametrize("name", ["kiosk", "agent"])
+def test_the_readme_shows_the_example(name: str) -> None:
+    program = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8")
+    assert program in BLOCKS
+    body = program.split("async def main", 1)[1].strip().splitlines()
+    assert len([line for line in body if line.strip()]) <= 16, "fifteen lines and the end"
+
+
+def test_the_kiosk_and_the_agent_talk_to_each_other(server: LiveKitServerHandle) -> None:
+    def environment(identity: str, **token: str) -> dict[str, str]:
+        made = server.token(identity, "examples", **token)  # type: ignore[arg-type]
+        return {**os.environ, "LIVEKIT_URL": server.url, "LIVEKIT_TOKEN": made}
+
+    agent = subprocess.Popen(
+        [sys.executable, str(ROOT / "examples" / "agent.py")], env=environment("agent", kind="agent")
+    )
+    try:
+        kiosk = subprocess.run(
+            [sys.executable, str(ROOT / "examples" / "kiosk.py")],
+            env=environment("kiosk"),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    finally:
+        agent.kill()
+        agent.wait()
+    assert (kiosk.returncode, kiosk.stderr) == (0, "")
+    assert kiosk.stdout.splitlines() == ["price: 12", "form: {'fields': ['name', 'policy']}"]
+
+
+def test_the_readmes_test_passes() -> None:
+    (program,) = (block for block in BLOCKS if "async def test_quote" in block)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stderr) == (0, "")
