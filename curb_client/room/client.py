@@ -238,17 +238,13 @@ class AgentClient:
         return await self._request(MESSAGE, encode_request(key, request_id, payload), timeout)
 
     async def _request(self, method: str, text: str, timeout: float | None) -> str:
-        seconds = check_timeout(timeout, default=AGENT_WAIT_SECONDS)
-        until = time.monotonic() + seconds
+        started = time.monotonic()
+        wait_until = started + check_timeout(timeout, default=AGENT_WAIT_SECONDS)
         if self._closed:
             raise ClosedError("this client is closed; make a new one with connect_agent(room)")
-        return await self._exchange(method, text, until, None if timeout is None else until)
-
-    async def _exchange(self, method: str, text: str, wait_until: float, end: float | None) -> str:
-        started = time.monotonic()
         while True:
             room, agent = await self._watch.active_agent(wait_until, method)
-            seconds = EXCHANGE_SECONDS if end is None else end - time.monotonic()
+            seconds = EXCHANGE_SECONDS if timeout is None else wait_until - time.monotonic()
             try:
                 answer = await self._awaited(start_rpc(room, agent.identity, method, text, seconds))
             except rtc.RpcError as error:

@@ -19,6 +19,7 @@ __all__ = ["Outbox"]
 
 SEND_SECONDS: Final = 10.0
 FLUSH_SECONDS: Final = 2.0
+_LOOK_AGAIN_SECONDS: Final = 0.05
 
 
 class Outbox:
@@ -73,6 +74,7 @@ class Outbox:
                     self._drop(key, "the call ended before it was sent", sent)
 
     async def _send(self, key: str, text: str, to: str | None, sent: asyncio.Future[bool]) -> None:
+        await self._reconnected()
         recipients = self._recipients(to)
         if not recipients or not self._room.isconnected():
             self._drop(key, f"{to!r} is not in the room" if to else "no client is in the room", sent)
@@ -87,6 +89,11 @@ class Outbox:
         else:
             if not sent.done():
                 sent.set_result(True)
+
+    async def _reconnected(self) -> None:
+        """LiveKit takes what is sent while it reconnects, and loses most of it."""
+        while self._room.connection_state == rtc.ConnectionState.CONN_RECONNECTING:  # noqa: ASYNC110 - rare, and short
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     def _drop(self, key: str, reason: str, sent: asyncio.Future[bool]) -> None:
         self.undelivered[key] += 1

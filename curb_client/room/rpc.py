@@ -99,8 +99,11 @@ class _SharedSubscription:
         request.perform_rpc.response_timeout_ms = int(response_timeout * 1000)
         self._subscribe()
         answer: asyncio.Future[str] = self._loop.create_future()
-        call_id = FfiClient.instance.request(request).perform_rpc.async_id
-        self._awaited[call_id] = answer
+        try:
+            call_id = FfiClient.instance.request(request).perform_rpc.async_id
+            self._awaited[call_id] = answer
+        finally:
+            self._unsubscribe_if_idle()
         answer.add_done_callback(lambda _: self._forget(call_id))
         return answer
 
@@ -111,6 +114,9 @@ class _SharedSubscription:
 
     def _forget(self, call_id: int) -> None:
         del self._awaited[call_id]
+        self._unsubscribe_if_idle()
+
+    def _unsubscribe_if_idle(self) -> None:
         if not self._awaited:
             FfiClient.instance.queue.unsubscribe(self._subscription)
             self._subscription = None

@@ -15,8 +15,8 @@ end of the block. See :func:`find_or_install` for where its program comes from.
 
 from __future__ import annotations
 
-from curb_client.testing.livekit_binary import LIVEKIT_SERVER_VERSION, find_or_install
-from curb_client.testing.livekit_server import (
+from curb_client.testing.binary import LIVEKIT_SERVER_VERSION, find_or_install
+from curb_client.testing.server import (
     ExternalLiveKitServer,
     LiveKitAddress,
     LiveKitServer,
