@@ -95,7 +95,7 @@ def check_object(payload: object) -> str:
     text = encode_json(payload)
     if not text.startswith("{"):
         raise InvalidPayloadError(
-            f"payload is a {type(payload).__name__}; what an agent sends must be a JSON object: wrap it in a dict"
+            f"payload is of type {type(payload).__name__}; what an agent sends must be a JSON object: wrap it in a dict"
         )
     return text
 

@@ -85,7 +85,7 @@ def _pieces(value: object, path: Path) -> Iterator[str]:
         yield from _array(value, path) if isinstance(value, (list, tuple)) else _object(value, path)
     else:
         raise InvalidPayloadError(
-            f"{path_text(path)} is a {type(value).__name__}, which JSON has no form for; "
+            f"{path_text(path)} is of type {type(value).__name__}, which JSON has no form for; "
             "convert it to text, a number, a list or a dict first",
             path,
         )

@@ -19,7 +19,7 @@ from curb_client.room.sdk import read_text
 
 __all__ = ["Inbox", "MessageCounts"]
 
-UNKNOWN_SENDER_SECONDS = 10.0
+UNDECIDED_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.05
 
 
@@ -113,11 +113,6 @@ class Inbox:
     async def _whole_message(self, reader: rtc.TextStreamReader, sender: str) -> AgentMessage | None:
         try:
             text = await read_text(reader)
-            message = decode_message(text)
-        except MalformedTextError as error:
-            self._counts.malformed += 1
-            self._warnings.once(f"a message from {sender!r}", f"malformed ({error})", "dropped")
-            return None
         except (rtc.StreamError, TimeoutError, UnicodeError) as error:
             self._counts.incomplete += 1
             self._warnings.once(f"a message from {sender!r}", f"incomplete ({error})", "dropped")
@@ -125,12 +120,18 @@ class Inbox:
         if not await self._comes_from_agent(sender):
             self._foreign(sender)
             return None
+        try:
+            message = decode_message(text)
+        except MalformedTextError as error:
+            self._counts.malformed += 1
+            self._warnings.once(f"a message from {sender!r}", f"malformed ({error})", "dropped")
+            return None
         return message if message.id else message.model_copy(update={"id": reader.info.stream_id})
 
     async def _comes_from_agent(self, sender: str) -> bool:
         """An agent may speak before the server has told us of it; wait until it has."""
         loop = asyncio.get_running_loop()
-        given_up = loop.time() + UNKNOWN_SENDER_SECONDS
+        given_up = loop.time() + UNDECIDED_SECONDS
         while (verdict := self._is_agent(sender)) is None and loop.time() < given_up:  # noqa: ASYNC110 - rare, and short
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         return bool(verdict)

@@ -51,7 +51,7 @@ class AgentWatch:
     """Follows one room after another (a client may be moved when it rejoins) and the agent in it.
 
     The agent is the participant named ``agent_identity``, else the first remote participant of kind AGENT to have
-    joined that is no avatar worker (host protocol, curb/client).
+    joined that is no avatar worker (host protocol, curb/client). One that has withdrawn its ``curb.ready`` comes last.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class AgentWatch:
         self._room: rtc.Room | None = None
         self._agent: rtc.RemoteParticipant | None = None
         self._answered_sid: str | None = None
+        self._said_ready: set[str] = set()
         self._state = AgentState.UNCONNECTED
         self._lost_reason = ""
         self._changed = asyncio.Event()
@@ -115,18 +116,18 @@ class AgentWatch:
     # The agent
 
     def is_agent(self, identity: str) -> bool | None:
-        """Whether messages of this participant are the agent's; None while the room does not know it yet.
+        """Whether messages of this participant are the agent's; None while that may still turn out.
 
-        The server tells of a participant up to three seconds after its first message can arrive.
+        The server tells of a participant up to three seconds after its first message can arrive, and as late that
+        another has left: then the next one of kind AGENT is the agent.
         """
         if self._agent_identity is not None:
             return identity == self._agent_identity
         self._look()
         if self._agent is not None and identity == self._agent.identity:
             return True
-        if self._room is None or identity in self._room.remote_participants:
-            return False
-        return None
+        participant = self._room.remote_participants.get(identity) if self._room is not None else None
+        return None if participant is None or _may_be_agent(participant) else False
 
     def answered(self, agent: rtc.RemoteParticipant) -> None:
         """The agent took a request: its methods are registered."""
@@ -198,18 +199,24 @@ class AgentWatch:
         self._step(StateEvent.AGENT_JOINED, agent=agent)
         if is_active(agent):
             self._step(StateEvent.AGENT_ACTIVE, agent=agent)
-            if self._answered_sid == agent.sid or _says_ready(agent):
+            if self._has_withdrawn(agent):
+                self._answered_sid = None
+                self._step(StateEvent.AGENT_UNREGISTERED, agent=agent)
+            elif self._answered_sid == agent.sid or _says_ready(agent):
                 self._step(StateEvent.AGENT_READY, agent=agent)
 
     def _choose(self, room: rtc.Room) -> rtc.RemoteParticipant | None:
         if self._agent_identity is not None:
             return room.remote_participants.get(self._agent_identity)
-        agents = [
-            participant
-            for participant in room.remote_participants.values()
-            if participant.kind == AGENT_KIND and AVATAR_ATTRIBUTE not in participant.attributes
-        ]
-        return min(agents, key=_joining_order, default=None)
+        agents = [participant for participant in room.remote_participants.values() if _may_be_agent(participant)]
+        return min(agents, key=lambda agent: (self._has_withdrawn(agent), *_joining_order(agent)), default=None)
+
+    def _has_withdrawn(self, agent: rtc.RemoteParticipant) -> bool:
+        """Whether it said that it is ready and does not any more: the call is over for it, leaving comes next."""
+        if _says_ready(agent):
+            self._said_ready.add(agent.sid)
+            return False
+        return agent.sid in self._said_ready
 
     def _room_lost(self, reason: rtc.DisconnectReason.ValueType) -> None:
         if self._will_rejoin(reason):
@@ -226,6 +233,10 @@ class AgentWatch:
             self._changed.set()
             for listener in list(self._listeners.values()):
                 call_safely(listener, after)
+
+
+def _may_be_agent(participant: rtc.RemoteParticipant) -> bool:
+    return participant.kind == AGENT_KIND and AVATAR_ATTRIBUTE not in participant.attributes
 
 
 def _says_ready(agent: rtc.RemoteParticipant) -> bool:

@@ -96,10 +96,10 @@ def _cycle() -> object:
 
 
 BAD_PAYLOADS = [
-    pytest.param(object(), (), "payload is a object", id="object"),
-    pytest.param({"a": [1, {2, 3}]}, ("a", 1), r"a\[1\] is a set", id="set"),
-    pytest.param({"a": {"b": [0, 0, b"raw"]}}, ("a", "b", 2), r"a\.b\[2\] is a bytes", id="bytes"),
-    pytest.param([lambda: None], (0,), r"\[0\] is a function", id="function"),
+    pytest.param(object(), (), "payload is of type object", id="object"),
+    pytest.param({"a": [1, {2, 3}]}, ("a", 1), r"a\[1\] is of type set", id="set"),
+    pytest.param({"a": {"b": [0, 0, b"raw"]}}, ("a", "b", 2), r"a\.b\[2\] is of type bytes", id="bytes"),
+    pytest.param([lambda: None], (0,), r"\[0\] is of type function", id="function"),
     pytest.param({"n": float("nan")}, ("n",), "n is nan", id="nan"),
     pytest.param([float("inf")], (0,), r"\[0\] is inf", id="inf"),
     pytest.param([{"n": float("-inf")}], (0, "n"), r"\[0\]\.n is -inf", id="-inf"),

@@ -76,7 +76,7 @@ async def test_presence_follows_the_agent(stage: Stage) -> None:
         await until(lambda: client.presence == AgentPresence(AgentState.ABSENT, None))
     assert client.presence == AgentPresence(AgentState.CLOSED, None)
     states = [presence.state.value for presence in seen if presence.state is not AgentState.JOINED]
-    assert states == ["active", "ready", "absent", "closed"]
+    assert states == ["active", "ready", "active", "absent", "closed"], "it withdraws before it leaves"
     assert {presence.identity for presence in seen if presence.is_there} == {"agent"}
     assert "ready" not in [presence.state for presence in seen_until_removed]
     assert seen_until_removed[-1].state == "active"
@@ -98,13 +98,29 @@ async def test_an_agent_replaced_by_another(stage: Stage) -> None:
             await unfinished
         assert left.value.code == 1503
 
+        forms = call.agent.messages("form")
         async with stage.agent("second") as second:
             second.on_message("work", lambda payload, meta: "second")
-            await until(lambda: call.agent.presence.identity == "second")
+            second.send.to_client("form", {"n": 1})
+            assert await call.agent.ask("work") == "second", "at once: the first one has said that it is done"
+            second.send.to_client("form", {"n": 2})
+            assert [(await anext(forms))[0]["n"] for _ in range(2)] == [1, 2]
+
+
+async def test_an_agent_that_cannot_say_that_it_is_done_is_replaced(stage: Stage) -> None:
+    """The client hears of its leaving up to three seconds later; what the next one says meanwhile is not lost."""
+    mute = {"can_update_own_metadata": False}
+    async with stage.client() as call:
+        forms = call.agent.messages("form")
+        async with stage.agent("first", token=mute) as first:
+            await first.send.to_client("form", {"n": 0})
+            await anext(forms)
+        async with stage.agent("second", token=mute) as second:
+            second.on_message("work", lambda payload, meta: "second")
+            second.send.to_client("form", {"n": 1})
+            second.send.to_client("form", {"n": 2})
+            assert [(await anext(forms))[0]["n"] for _ in range(2)] == [1, 2]
             assert await call.agent.ask("work") == "second"
-            form = call.agent.wait_for("form")
-            await second.send.to_client("form", {"of": "second"})
-            assert await form == {"of": "second"}
 
 
 async def test_an_agent_replaced_under_its_own_identity(

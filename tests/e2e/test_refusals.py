@@ -244,7 +244,7 @@ async def test_a_reply_that_cannot_be_sent_is_the_handlers_failure(
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(told) == 3
     assert "the reply has 15361 bytes of JSON" in told[0]
-    assert "deep[0] is a object" in told[1]
+    assert "deep[0] is of type object" in told[1]
     assert await pair.client.ask("reply", "fits") == replies["fits"]
 
 

@@ -119,11 +119,11 @@ def test_python_values(value: object, text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "path", "told"),
     [
-        ({"a": [1, {2}]}, ("a", 1), r"a\[1\] is a set"),
-        ({"a": b"bytes"}, ("a",), "a is a bytes"),
-        (object(), (), "payload is a object"),
-        (Point, (), "payload is a type"),
-        ([complex(1, 2)], (0,), r"\[0\] is a complex"),
+        ({"a": [1, {2}]}, ("a", 1), r"a\[1\] is of type set"),
+        ({"a": b"bytes"}, ("a",), "a is of type bytes"),
+        (object(), (), "payload is of type object"),
+        (Point, (), "payload is of type type"),
+        ([complex(1, 2)], (0,), r"\[0\] is of type complex"),
         ({"a": {1: "one"}}, ("a",), "a has the key 1 of type int"),
         ({None: 1}, (), "payload has the key None"),
         ([Point(math.nan)], (0, "x"), r"\[0\].x is nan"),
@@ -131,7 +131,7 @@ def test_python_values(value: object, text: str) -> None:
         (Customer(fullName="Ana", point=Point(math.inf)), ("point", "x"), "point.x is inf"),
         pytest.param(10**5000, (), "beyond 2", id="5,001 digits"),
         ({"n": -(10**20)}, ("n",), "send it as text"),
-        ({"a": iter([])}, ("a",), "a is a list_iterator"),
+        ({"a": iter([])}, ("a",), "a is of type list_iterator"),
     ],
 )
 def test_what_json_has_no_form_for(value: object, path: tuple[str | int, ...], told: str) -> None:

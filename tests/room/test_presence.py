@@ -129,8 +129,25 @@ async def test_the_first_to_join_is_the_agent_and_an_avatar_is_not(room: FakeRoo
     room.join(FakeParticipant("a", joined_at=at(2)))
     assert await chosen(watch) == "a", "ties are broken by identity"
     assert watch.is_agent("a") is True
-    assert [watch.is_agent(other) for other in ("b", "third", "guest", "avatar")] == [False] * 4
-    assert watch.is_agent("not announced yet") is None
+    assert [watch.is_agent(other) for other in ("guest", "avatar")] == [False] * 2
+    assert [watch.is_agent(other) for other in ("b", "third", "not announced yet")] == [None] * 3, "they may become it"
+
+
+async def test_an_agent_that_withdraws_makes_room_for_another(room: FakeRoom, watch: AgentWatch) -> None:
+    first = FakeParticipant("first", joined_at=datetime(2026, 1, 1, tzinfo=timezone.utc))
+    first.attributes["curb.ready"] = "1"
+    room.join(first)
+    assert await chosen(watch) == "first"
+    assert watch.presence.state is AgentState.READY
+    del first.attributes["curb.ready"]
+    room.happens("participant_attributes_changed")
+    assert watch.presence == AgentPresence(AgentState.ACTIVE, "first"), "nobody else is there"
+    room.join(FakeParticipant("second", joined_at=datetime(2026, 1, 2, tzinfo=timezone.utc)))
+    room.happens("participant_connected")
+    assert await chosen(watch) == "second"
+    first.attributes["curb.ready"] = "1"
+    room.happens("participant_attributes_changed")
+    assert await chosen(watch) == "first", "it is back, and was there before"
 
 
 async def test_a_room_lost_for_good_fails_who_waits_at_once(room: FakeRoom, watch: AgentWatch) -> None:
