@@ -142,7 +142,7 @@ async def test_an_agent_that_withdraws_makes_room_for_another(room: FakeRoom, wa
     del first.attributes["curb.ready"]
     room.happens("participant_attributes_changed")
     assert watch.presence == AgentPresence(AgentState.ACTIVE, "first"), "nobody else is there"
-    room.join(FakeParticipant("second", joined_at=datetime(2026, 1, 2, tzinfo=timezone.utc)))
+    room.join(FakeParticipant("second", "PA_2", joined_at=datetime(2026, 1, 2, tzinfo=timezone.utc)))
     room.happens("participant_connected")
     assert await chosen(watch) == "second"
     first.attributes["curb.ready"] = "1"
