@@ -77,5 +77,5 @@ $(AGENTS)/ready: requirements/agents.txt pyproject.toml
 
 # Got before the tests start, so that none of them waits for a build.
 $(VENV)/livekit-server: $(VENV)/ready
-	@$(VENV)/bin/python -c 'from curb_client.testing import livekit_server; server = livekit_server(progress=print); server.start(); server.stop()'
+	@$(VENV)/bin/python -c 'from curb_client.testing import livekit_server; livekit_server(progress=print).prepare()'
 	@touch $@

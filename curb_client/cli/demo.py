@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from typing import IO, Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -79,6 +80,8 @@ def run(
     report = Report()
     started = time.monotonic()
     try:
+        server.prepare()
+        started = time.monotonic()
         with server:
             report.server = f"livekit-server {server.version}" if server.version else server.url
             report.steps.append(Step("server", "running", "running", _ms_since(started)))
@@ -155,7 +158,11 @@ class _Process:
 
 def print_table(report: Report) -> None:
     """The report for people."""
-    table = Table(title=f"An app and an agent in a room of {report.server or 'a LiveKit server'}", title_justify="left")
+    table = Table(
+        title=f"An app and an agent in a room of {report.server or 'a LiveKit server'}",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+    )
     table.add_column("")
     table.add_column("step", no_wrap=True)
     table.add_column("expected", overflow="fold")

@@ -87,8 +87,8 @@ Run = Callable[[Call], Awaitable[str]]
 STEPS: tuple[tuple[str, str, Run], ...] = (
     ("agent joins", "agent is ready", agent_joins),
     ("send", "taken", send),
-    ("ask", '{"plan":"basic","price":12}', ask),
-    ("message from the agent", '{"fields":["name","policy"]}', message_from_agent),
+    ("ask", '{"plan": "basic", "price": 12}', ask),
+    ("message from the agent", '{"fields": ["name", "policy"]}', message_from_agent),
     ("update accepted", "kugelaudio voice 17", update_accepted),
     ("update refused", "not_adjustable, path stt.language", update_refused),
     ("invalid payload", "invalid_payload, issue at plan", invalid_payload),
@@ -117,7 +117,7 @@ def _filling(request_bytes: int) -> str:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), default=str)
+    return json.dumps(value, default=str)
 
 
 async def main() -> None:

@@ -71,6 +71,9 @@ class LiveKitServerHandle(abc.ABC):
     def version(self) -> str | None:
         """Such as ``1.13.5``; None where it cannot be told."""
 
+    def prepare(self) -> None:  # noqa: B027 - one that runs already needs none
+        """Gets the program, which may take minutes once; ``start()`` does it too. Raises LiveKitServerError."""
+
     @abc.abstractmethod
     def start(self) -> None:
         """Returns once the server takes calls; raises LiveKitServerError if it does not within its deadline."""
@@ -182,15 +185,22 @@ class LiveKitServer(LiveKitServerHandle):
     def version(self) -> str | None:
         return None if self._binary is None else self._reported_version(self._binary)
 
+    def prepare(self) -> None:
+        self._found_binary()
+
+    def _found_binary(self) -> Path:
+        if self._binary is None:
+            self._binary = find_or_install(progress=self._progress, abort=self._abort)
+        return self._binary
+
     def start(self) -> None:
         if self._run is not None:
             raise LiveKitServerError(f"This LiveKitServer runs already at {self.url}; call stop() first.")
-        if self._binary is None:
-            self._binary = find_or_install(progress=self._progress, abort=self._abort)
+        binary = self._found_binary()
         reason = ""
         for attempt in range(1, ATTEMPTS + 1):
             ports = self._ports if self._ports and attempt == 1 else self._pick_ports()
-            run = ServerProcess(self._binary, ports, self._api_key, self._api_secret)
+            run = ServerProcess(binary, ports, self._api_key, self._api_secret)
             try:
                 run.wait_until_ready(self._ready_within, self._abort)
             except PortTakenError as taken:

@@ -24,11 +24,11 @@ NAMES = ["server", *(name for name, _, _ in STEPS)]
 BROKEN = {
     "agent joins": "TimeoutError: not done within 1 s",
     "send": "AgentRefusedError: handler_failed",
-    "ask": '{"plan":"basic","price":13}',
-    "message from the agent": '{"fields":["age"]}',
+    "ask": '{"plan": "basic", "price": 13}',
+    "message from the agent": '{"fields": ["age"]}',
     "update accepted": "kugelaudio voice 18",
     "update refused": "answered ",
-    "invalid payload": 'answered {"plan":3,"price":12}',
+    "invalid payload": 'answered {"plan": 3, "price": 12}',
     "no handler": "answered null",
     "failing handler": "answered null",
     "15,360 bytes": "AgentRefusedError: handler_failed",
@@ -96,9 +96,8 @@ def test_the_table_names_every_step(run_demo: Demo) -> None:
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[-1] == "13 of 13 steps as expected."
-    rows = [[cell.strip() for cell in line.split("│")[1:3]] for line in lines if line.startswith("│")]
-    assert [name for _, name in rows if name] == NAMES
-    assert {mark for mark, name in rows if name} == {"ok"}
+    rows = [line.strip() for line in lines if line.startswith("  ok ")]
+    assert [row for row, name in zip(rows, NAMES, strict=True) if not row.startswith(f"ok   {name} ")] == []
 
 
 # One thing is broken
@@ -128,7 +127,7 @@ def test_a_broken_step_is_told_in_the_table(run_demo: Demo) -> None:
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1] == "12 of 13 steps as expected."
     (row,) = [line for line in result.stdout.splitlines() if "NOT OK" in line]
-    assert "│ ask " in row
+    assert row.strip().startswith("NOT OK   ask ")
 
 
 @pytest.mark.parametrize("options", [["--json"], []], ids=["json", "table"])
