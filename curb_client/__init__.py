@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from curb_client.protocol.states import AgentState
     from curb_client.protocol.types import EffectiveSettings, Issue, SessionUpdate
     from curb_client.room.agent import AgentCall
-    from curb_client.room.client import AgentClient, MessageMeta, connect_agent
+    from curb_client.room.client import AgentClient, connect_agent
     from curb_client.room.handlers import RequestMeta
     from curb_client.room.host_link import HostLink, HostRecord
     from curb_client.room.join import Call, connect_room, join
     from curb_client.room.presence import AgentPresence
+    from curb_client.room.subscriptions import MessageMeta
 
 __version__ = "0.1.0"
 
@@ -99,7 +100,7 @@ _HOMES: Final = {
     "SessionUpdate": "curb_client.protocol.types",
     "AgentCall": "curb_client.room.agent",
     "AgentClient": "curb_client.room.client",
-    "MessageMeta": "curb_client.room.client",
+    "MessageMeta": "curb_client.room.subscriptions",
     "connect_agent": "curb_client.room.client",
     "RequestMeta": "curb_client.room.handlers",
     "HostLink": "curb_client.room.host_link",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, TypeVar, overload
 
@@ -25,10 +24,10 @@ from curb_client.room.inbox import Inbox, MessageCounts
 from curb_client.room.presence import AgentPresence, AgentWatch
 from curb_client.room.rpc import start_rpc
 from curb_client.room.sdk import claim
-from curb_client.room.subscriptions import MessageStream, wait_for_message
+from curb_client.room.subscriptions import MessageHandler, MessageMeta, MessageStream, wait_for_message
 from curb_client.room.typed import as_reply
 
-__all__ = ["AgentClient", "MessageMeta", "connect_agent"]
+__all__ = ["AgentClient", "connect_agent"]
 
 T = TypeVar("T")
 
@@ -36,20 +35,6 @@ _UNREGISTERED_PAUSE_SECONDS: Final = 0.1
 _LAST_TRY_SECONDS: Final = 0.25
 
 
-@dataclass(frozen=True)
-class MessageMeta:
-    """What the transport says about a message.
-
-    Attributes:
-        id: the message's own, or that of its stream.
-        sender_identity: the agent's.
-    """
-
-    id: str
-    sender_identity: str
-
-
-MessageHandler = Callable[[Any, MessageMeta], Awaitable[None] | None]
 HandlerT = TypeVar("HandlerT", bound=MessageHandler)
 
 

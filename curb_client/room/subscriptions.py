@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from typing_extensions import Self
 
@@ -14,13 +15,26 @@ from curb_client.protocol.states import AgentState
 from curb_client.room.presence import AgentPresence, AgentWatch
 from curb_client.room.typed import as_reply
 
-if TYPE_CHECKING:
-    from curb_client.room.client import MessageHandler, MessageMeta
-
-__all__ = ["MessageStream", "wait_for_message"]
+__all__ = ["MessageHandler", "MessageMeta", "MessageStream", "wait_for_message"]
 
 T = TypeVar("T")
-Subscribe = Callable[["MessageHandler"], Callable[[], None]]
+
+
+@dataclass(frozen=True)
+class MessageMeta:
+    """What the transport says about a message.
+
+    Attributes:
+        id: the message's own, or that of its stream.
+        sender_identity: the agent's.
+    """
+
+    id: str
+    sender_identity: str
+
+
+MessageHandler = Callable[[Any, MessageMeta], Awaitable[None] | None]
+Subscribe = Callable[[MessageHandler], Callable[[], None]]
 
 
 class _Ended(Exception):  # noqa: N818 - a mark in a queue
