@@ -39,7 +39,7 @@ __all__ = ["AgentCall"]
 
 HandlerT = TypeVar("HandlerT", bound=AgentMessageHandler)
 
-_ATTRIBUTE_SECONDS: Final = 5.0
+_ATTRIBUTE_SECONDS: Final = 0.5  # it acts at once; now and then the SDK waits five seconds to hear of it
 
 
 class AgentCall:

@@ -138,8 +138,9 @@ class Call:
 
     async def __aenter__(self) -> Self:
         try:
-            self._room = await self._connect()
+            await self._connect()
         except BaseException:
+            self._room = None
             await self.agent.aclose()
             raise
         return self
@@ -153,14 +154,19 @@ class Call:
         if self._room is not None:
             await disconnect(self._room)
 
-    async def _connect(self) -> rtc.Room:
-        return await connect(
+    async def _connect(self) -> None:
+        await connect(
             self._url,
             await _make(self._token),
             timeout=self._connect_seconds,
             options=self._options,
-            prepare=self.agent.attach,
+            prepare=self._move_to,
         )
+
+    def _move_to(self, room: rtc.Room) -> None:
+        """Before it is connected: whoever is told of the agent in it may ask for the room."""
+        self.agent.attach(room)
+        self._room = room
 
     def _will_rejoin(self, reason: rtc.DisconnectReason.ValueType) -> bool:
         if self._rejoin_seconds is None or reason in _FINAL_REASONS:
@@ -174,7 +180,7 @@ class Call:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
-                self._room = await self._connect()
+                await self._connect()
             except Exception as error:
                 if time.monotonic() + pause >= given_up:
                     logger.error("gave up joining the room again after %g s: %s", seconds, error)
