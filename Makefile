@@ -10,7 +10,7 @@ AGENTS := .venv-agents
 PIP_FLAGS := --quiet --disable-pip-version-check --require-hashes
 WORKERS ?= 3
 
-.PHONY: help demo test test-main test-agents test-repeat test-exits lint format bench lock schema clean
+.PHONY: help demo test test-main test-agents test-repeat test-long lint format bench lock schema clean
 
 help:
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -23,18 +23,18 @@ test: lint test-main test-agents ## lint, all tests, and the room tests on livek
 test-main: $(VENV)/ready $(VENV)/livekit-server ## all tests on the newest livekit, with coverage
 	@echo '== tests, livekit 1.2.1'
 	@rm -f .coverage .coverage.*
-	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report=term $(ARGS)
+	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term $(ARGS)
 
 test-agents: $(AGENTS)/ready $(VENV)/livekit-server ## the room tests beside livekit-agents, on livekit 1.1.21
 	@echo '== room tests, livekit 1.1.21 and livekit-agents'
-	@$(AGENTS)/bin/python -m pytest -n $(WORKERS) --dist loadgroup tests/room tests/e2e tests/agents $(ARGS)
+	@$(AGENTS)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/room tests/e2e tests/agents $(ARGS)
 
 test-repeat: $(VENV)/ready $(VENV)/livekit-server ## the room tests ten times (TIMES=10): a flaky test is a failing test
 	@for n in $$(seq $${TIMES:-10}); do echo "== round $$n"; \
-		$(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist loadgroup tests/room tests/e2e $(ARGS) || exit 1; done
+		$(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile tests/room tests/e2e $(ARGS) || exit 1; done
 
-test-exits: $(VENV)/ready $(VENV)/livekit-server ## 200 process exits after using the SDK, none may abort
-	@CURB_EXITS=200 $(VENV)/bin/python -m pytest -q tests/e2e/test_exits.py $(ARGS)
+test-long: $(VENV)/ready $(VENV)/livekit-server ## 200 process exits, none of which may abort, and 200 calls that leave nothing
+	@CURB_EXITS=200 CURB_LONG=1 $(VENV)/bin/python -m pytest -q tests/e2e/test_lifetime.py $(ARGS)
 
 lint: $(VENV)/ready ## style, types and import layers
 	@echo '== ruff, mypy, import-linter'

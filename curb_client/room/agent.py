@@ -39,6 +39,7 @@ __all__ = ["AgentCall"]
 
 HandlerT = TypeVar("HandlerT", bound=AgentMessageHandler)
 
+_SAY_AGAIN_SECONDS: Final = 0.2
 _ATTRIBUTE_SECONDS: Final = 0.5  # it acts at once; now and then the SDK waits five seconds to hear of it
 
 
@@ -82,6 +83,7 @@ class AgentCall:
         self._ready = asyncio.Event()
         self._release: Callable[[], None] = lambda: None
         self._entered = False
+        self._saying_again: asyncio.Future[Any] | None = None
         self.send = AgentSends(self._outbox, self._asks)
         """``to_client``, ``to_host`` and ``ask_host``."""
 
@@ -99,6 +101,7 @@ class AgentCall:
         except BaseException:  # cancelled: nobody will leave what was not entered
             await self.aclose()
             raise
+        self._saying_again = call_safely(self._say_ready_again)
         return self
 
     async def __aexit__(
@@ -126,6 +129,8 @@ class AgentCall:
         if not self._entered:
             return
         self._entered = False
+        if self._saying_again is not None:
+            self._saying_again.cancel()
         await self._outbox.aclose()
         self._asks.close()
         self._handlers.close()
@@ -200,14 +205,14 @@ class AgentCall:
         """Take a message of the host: as the reply to an ask that waits for it, else by the handlers.
 
         Returns:
-            False when this id was delivered before.
+            False when this id was delivered before; a repeat meanwhile awaits the outcome of the first.
 
         Raises:
             Refusal: ``no_handler``, ``invalid_payload`` or ``handler_failed``; the id is then not taken.
-            ClosedError: the call ended while it was held or handled.
+            ClosedError: the call is not entered or over, or ended while the message was held or handled.
         """
-        if self._answers.find((None, message_id)) is not None:
-            return False
+        if not self._entered:
+            raise ClosedError("the call is not entered, or over; its host's messages have nowhere to go")
 
         async def work() -> str:
             if in_reply_to is None or not self._asks.answer(in_reply_to, dict(payload)):
@@ -215,14 +220,15 @@ class AgentCall:
                 await self._handlers.handle(name, dict(payload), RequestMeta(message_id, "host", None))
             return ""
 
-        answer = self._answers.run((None, message_id), work)
+        known = self._answers.find((None, message_id))
+        answer = known or self._answers.run((None, message_id), work)
         try:
             await asyncio.shield(answer)
         except asyncio.CancelledError:
             if not answer.cancelled():
                 raise
             raise ClosedError(f"the call ended while the host's message {name!r} was handled") from None
-        return True
+        return known is None
 
     def update_from_host(self, body: Mapping[str, Any]) -> EffectiveSettings:
         """Take the host's change of settings.
@@ -303,6 +309,11 @@ class AgentCall:
             return
         with contextlib.suppress(TimeoutError):
             await finish_within(participant.set_attributes({READY_ATTRIBUTE: value}), _ATTRIBUTE_SECONDS)
+
+    async def _say_ready_again(self) -> None:
+        """Where the server heard it before this participant was active, others are told of that on its next tick."""
+        await asyncio.sleep(_SAY_AGAIN_SECONDS)
+        await self._say_ready(READY_VALUE)
 
     def _reconnected(self) -> None:
         """After a full reconnect the server knows nothing of the attribute."""

@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 _UNREGISTERED_PAUSE_SECONDS: Final = 0.1
 _LAST_TRY_SECONDS: Final = 0.25
+_CLOSED: Final = "this client is closed; make a new one with connect_agent(room)"
 
 
 HandlerT = TypeVar("HandlerT", bound=MessageHandler)
@@ -226,7 +227,7 @@ class AgentClient:
         started = time.monotonic()
         wait_until = started + check_timeout(timeout, default=AGENT_WAIT_SECONDS)
         if self._closed:
-            raise ClosedError("this client is closed; make a new one with connect_agent(room)")
+            raise ClosedError(_CLOSED)
         while True:
             room, agent = await self._watch.active_agent(wait_until, method)
             seconds = EXCHANGE_SECONDS if timeout is None else wait_until - time.monotonic()
@@ -324,11 +325,11 @@ class AgentClient:
         """
         check_key(key)
         seconds = check_timeout(timeout, default=AGENT_WAIT_SECONDS)
-        if self._closed:
-            raise ClosedError("this client is closed; make a new one with connect_agent(room)")
         return wait_for_message(lambda handler: self._add(key, handler), self._watch, key, seconds, payload_type)
 
     def _add(self, key: str, handler: MessageHandler) -> Callable[[], None]:
+        if self._closed:
+            raise ClosedError(_CLOSED)
         token = object()
         self._handlers.setdefault(key, {})[token] = handler
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import weakref
 from collections.abc import AsyncIterator
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from livekit import rtc
 
@@ -38,7 +37,11 @@ def start_rpc(room: rtc.Room, identity: str, method: str, payload: str, timeout:
         timeout: seconds, all of them for the other side.
     """
     loop = asyncio.get_running_loop()
-    calls = _shared(loop) if _may_share(room) else _public(loop)
+    calls: _Calls
+    if _may_share(room):
+        calls = _of_this_loop(_shared_by_loop, _SharedSubscription)
+    else:
+        calls = _of_this_loop(_public_by_loop, _PublicCalls)
     answer = calls.start(room.local_participant, identity, method, payload, timeout + _SDK_KEEPS_SECONDS)
     deadline = loop.call_later(timeout, _time_is_up, answer)
     answer.add_done_callback(lambda _: deadline.cancel())
@@ -83,8 +86,7 @@ def _may_share(room: rtc.Room) -> bool:
 class _SharedSubscription:
     """Subscribed to the answers of RPCs while any is awaited."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._awaited: dict[int, asyncio.Future[str]] = {}
         self._subscription: Any = None
 
@@ -97,8 +99,9 @@ class _SharedSubscription:
         request.perform_rpc.method = method
         request.perform_rpc.payload = payload
         request.perform_rpc.response_timeout_ms = int(response_timeout * 1000)
-        self._subscribe()
-        answer: asyncio.Future[str] = self._loop.create_future()
+        loop = asyncio.get_running_loop()
+        self._subscribe(loop)
+        answer: asyncio.Future[str] = loop.create_future()
         try:
             call_id = FfiClient.instance.request(request).perform_rpc.async_id
             self._awaited[call_id] = answer
@@ -107,9 +110,9 @@ class _SharedSubscription:
         answer.add_done_callback(lambda _: self._forget(call_id))
         return answer
 
-    def _subscribe(self) -> None:
+    def _subscribe(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._subscription is None:
-            self._subscription = FfiClient.instance.queue.subscribe(self._loop, filter_fn=_is_rpc_answer)
+            self._subscription = FfiClient.instance.queue.subscribe(loop, filter_fn=_is_rpc_answer)
             self._subscription.put_nowait = self._answered  # called on the loop; saves a task that reads a queue
 
     def _forget(self, call_id: int) -> None:
@@ -147,8 +150,7 @@ class _PublicCalls:
     because there are too many of them: then slots are kept.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._free = asyncio.Semaphore(_MAX_CALLS)
 
     def start(
@@ -160,7 +162,7 @@ class _PublicCalls:
                     destination_identity=identity, method=method, payload=payload, response_timeout=response_timeout
                 )
 
-        answer: asyncio.Future[str] = self._loop.create_future()
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         task = asyncio.ensure_future(call())
         task.add_done_callback(lambda done: _copy(done, answer))
         answer.add_done_callback(lambda _: abandon(task))
@@ -169,7 +171,7 @@ class _PublicCalls:
     @contextlib.asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
         await self._free.acquire()
-        held = _HeldSlot(self._free, self._loop)
+        held = _HeldSlot(self._free)
         try:
             yield
         finally:
@@ -177,16 +179,15 @@ class _PublicCalls:
 
 
 class _HeldSlot:
-    def __init__(self, free: asyncio.Semaphore, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, free: asyncio.Semaphore) -> None:
         self._free: asyncio.Semaphore | None = free
-        self._loop = loop
         self._wait()
 
     def _wait(self) -> None:
-        self._timer = self._loop.call_later(_SLOT_SECONDS, self._time_is_up)
+        self._timer = asyncio.get_running_loop().call_later(_SLOT_SECONDS, self._time_is_up)
 
     def _time_is_up(self) -> None:
-        if self._loop.time() - self._timer.when() > _LAG_SECONDS:
+        if asyncio.get_running_loop().time() - self._timer.when() > _LAG_SECONDS:
             self._wait()
         else:
             self.give_back()
@@ -211,13 +212,16 @@ def _copy(done: asyncio.Future[str], answer: asyncio.Future[str]) -> None:
 
 # One of each for a loop
 
-_all_shared: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _SharedSubscription] = weakref.WeakKeyDictionary()
-_all_public: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _PublicCalls] = weakref.WeakKeyDictionary()
+_CallsT = TypeVar("_CallsT", bound=_Calls)
+
+_shared_by_loop: dict[asyncio.AbstractEventLoop, _SharedSubscription] = {}
+_public_by_loop: dict[asyncio.AbstractEventLoop, _PublicCalls] = {}
 
 
-def _shared(loop: asyncio.AbstractEventLoop) -> _Calls:
-    return _all_shared.get(loop) or _all_shared.setdefault(loop, _SharedSubscription(loop))
-
-
-def _public(loop: asyncio.AbstractEventLoop) -> _Calls:
-    return _all_public.get(loop) or _all_public.setdefault(loop, _PublicCalls(loop))
+def _of_this_loop(by_loop: dict[asyncio.AbstractEventLoop, _CallsT], kind: type[_CallsT]) -> _CallsT:
+    loop = asyncio.get_running_loop()
+    if loop not in by_loop:
+        for ended in [other for other in by_loop if other.is_closed()]:
+            del by_loop[ended]
+        by_loop[loop] = kind()
+    return by_loop[loop]
