@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from curb_client.room.sdk import AGENT_KIND, is_active
 __all__ = ["AgentPresence", "AgentWatch"]
 
 _LOOK_AGAIN_SECONDS = 0.25
+_LAST_WORDS_SECONDS = 10.0
 _ROOM_EVENTS: tuple[EventTypes, ...] = (
     "connection_state_changed",
     "participant_connected",
@@ -51,7 +53,7 @@ class AgentWatch:
     """Follows one room after another (a client may be moved when it rejoins) and the agent in it.
 
     The agent is the participant named ``agent_identity``, else the first remote participant of kind AGENT to have
-    joined that is no avatar worker (host protocol, curb/client). One that has withdrawn its ``curb.ready`` comes last.
+    joined that is no avatar worker (host protocol, curb/client). One that has withdrawn its ``curb.ready`` is gone.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class AgentWatch:
         self._agent: rtc.RemoteParticipant | None = None
         self._answered_sid: str | None = None
         self._said_ready: set[str] = set()
+        self._left_at: dict[str, float] = {}
         self._state = AgentState.UNCONNECTED
         self._lost_reason = ""
         self._changed = asyncio.Event()
@@ -119,12 +122,15 @@ class AgentWatch:
         """Whether messages of this participant are the agent's; None while that may still turn out.
 
         The server tells of a participant up to three seconds after its first message can arrive, and as late that
-        another has left: then the next one of kind AGENT is the agent.
+        another has left: then the next one of kind AGENT is the agent. What an agent said before it left may still be
+        on its way.
         """
         if self._agent_identity is not None:
             return identity == self._agent_identity
         self._look()
         if self._agent is not None and identity == self._agent.identity:
+            return True
+        if time.monotonic() - self._left_at.get(identity, -math.inf) < _LAST_WORDS_SECONDS:
             return True
         participant = self._room.remote_participants.get(identity) if self._room is not None else None
         return None if participant is None or _may_be_agent(participant) else False
@@ -193,23 +199,23 @@ class AgentWatch:
         self._step(StateEvent.ROOM_CONNECTED, agent=self._agent)
         agent = self._choose(room)
         if self._agent is not None and (agent is None or agent.sid != self._agent.sid):
+            self._left_at[self._agent.identity] = time.monotonic()
             self._step(StateEvent.AGENT_LEFT, agent=None)
         if agent is None:
             return
         self._step(StateEvent.AGENT_JOINED, agent=agent)
         if is_active(agent):
             self._step(StateEvent.AGENT_ACTIVE, agent=agent)
-            if self._has_withdrawn(agent):
-                self._answered_sid = None
-                self._step(StateEvent.AGENT_UNREGISTERED, agent=agent)
-            elif self._answered_sid == agent.sid or _says_ready(agent):
+            if self._answered_sid == agent.sid or _says_ready(agent):
                 self._step(StateEvent.AGENT_READY, agent=agent)
 
     def _choose(self, room: rtc.Room) -> rtc.RemoteParticipant | None:
         if self._agent_identity is not None:
-            return room.remote_participants.get(self._agent_identity)
-        agents = [participant for participant in room.remote_participants.values() if _may_be_agent(participant)]
-        return min(agents, key=lambda agent: (self._has_withdrawn(agent), *_joining_order(agent)), default=None)
+            named = room.remote_participants.get(self._agent_identity)
+            agents = [named] if named is not None else []
+        else:
+            agents = [participant for participant in room.remote_participants.values() if _may_be_agent(participant)]
+        return min((agent for agent in agents if not self._has_withdrawn(agent)), key=_joining_order, default=None)
 
     def _has_withdrawn(self, agent: rtc.RemoteParticipant) -> bool:
         """Whether it said that it is ready and does not any more: the call is over for it, leaving comes next."""

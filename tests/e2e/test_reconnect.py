@@ -343,7 +343,7 @@ async def test_a_server_that_died_and_came_back() -> None:
                     await asyncio.wait_for(asking, 10)
                 with pytest.raises(AgentUnavailableError, match="disconnected for good"):
                     await asyncio.wait_for(gone.message, 10)
-                await until(lambda: tokens.made > 1)
+                await until(lambda: tokens.made > 1, within=60, what="asking for another token")
                 assert stays.agent.presence.state is AgentState.UNCONNECTED
 
             address = server.address
