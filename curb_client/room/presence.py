@@ -86,7 +86,11 @@ class AgentWatch:
         """``listener`` is called on each change; the returned function removes it."""
         token = object()
         self._listeners[token] = listener
-        return lambda: self._listeners.pop(token, None) and None
+
+        def remove() -> None:
+            self._listeners.pop(token, None)
+
+        return remove
 
     # The room
 
