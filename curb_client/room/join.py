@@ -17,7 +17,7 @@ from curb_client.errors import ConnectFailedError, UsageError
 from curb_client.room.arguments import check_timeout
 from curb_client.room.callbacks import logger
 from curb_client.room.client import AgentClient
-from curb_client.room.sdk import CONNECT_SECONDS, connect, disconnect
+from curb_client.room.sdk import CONNECT_SECONDS, connect, disconnect, finish_within
 
 __all__ = ["Call", "Token", "connect_room", "join"]
 
@@ -52,9 +52,8 @@ async def connect_room(
     Raises:
         ConnectFailedError: LiveKit's reason, or out of time.
     """
-    room = await connect(
-        url, await _make(token), timeout=check_timeout(timeout, default=CONNECT_SECONDS), options=options
-    )
+    seconds = check_timeout(timeout, default=CONNECT_SECONDS)
+    room = await connect(url, await _make(token, seconds), timeout=seconds, options=options)
     try:
         yield room
     finally:
@@ -157,7 +156,7 @@ class Call:
     async def _connect(self) -> None:
         await connect(
             self._url,
-            await _make(self._token),
+            await _make(self._token, self._connect_seconds),
             timeout=self._connect_seconds,
             options=self._options,
             prepare=self._move_to,
@@ -194,10 +193,17 @@ class Call:
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
 
-async def _make(token: Token) -> str:
+async def _make(token: Token, seconds: float) -> str:
     made = token if isinstance(token, str) else token()
     if inspect.isawaitable(made):
-        made = await made
+        try:
+            made = await finish_within(_result(made), seconds)
+        except TimeoutError as error:
+            raise ConnectFailedError(f"what makes the token was not done within {seconds:g} s ({error})") from error
     if not made:
         raise ConnectFailedError("the token is empty; what makes it must return a LiveKit access token")
     return made
+
+
+async def _result(awaitable: Awaitable[str]) -> str:
+    return await awaitable

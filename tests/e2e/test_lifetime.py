@@ -435,6 +435,14 @@ async def test_a_token_may_be_made_by_a_function(stage: Stage) -> None:
         async with curb_client.join(stage.url, failing):
             pass
 
+    async def never() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    with pytest.raises(ConnectFailedError, match=r"what makes the token was not done within 0.2 s"):
+        async with curb_client.join(stage.url, never, timeout=0.2):
+            pass
+
 
 def test_rejoining_needs_a_function_that_makes_tokens() -> None:
     with pytest.raises(UsageError, match="rejoin=True needs a function that makes tokens"):
