@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,8 @@ import pytest
 from livekit import rtc
 
 import curb_client
-from curb_client import AgentCall, AgentClient
+from curb_client import AgentCall, AgentClient, AgentRefusedError, RequestMeta
+from curb_client.protocol.envelope import Refusal
 from curb_client.testing import LiveKitServerHandle, livekit_server
 
 SETTINGS = {
@@ -107,3 +108,18 @@ async def until(condition: Any, *, within: float = 10.0, what: str = "the condit
 def filling_bytes(count: int) -> str:
     """ASCII text of so many bytes that LiveKit's compression cannot shrink much."""
     return os.urandom(count)[: (count + 1) // 2].hex()[:count]
+
+
+async def code_of(request: Awaitable[object]) -> str:
+    """The code with which a request is refused, whichever end of it this is."""
+    try:
+        await request
+    except AgentRefusedError as refused:
+        return refused.code
+    except Refusal as refused:
+        return refused.code.value
+    pytest.fail("it was not refused")
+
+
+def echo(payload: Any, meta: RequestMeta) -> Any:
+    return payload
