@@ -317,6 +317,7 @@ class AgentCall:
 
     def _reconnected(self) -> None:
         """After a full reconnect the server knows nothing of the attribute."""
+        self._outbox.reconnected()
         call_safely(self._say_ready, READY_VALUE)
 
     def _room_lost(self) -> None:

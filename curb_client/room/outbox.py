@@ -6,18 +6,20 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from livekit import rtc
 
 from curb_client.protocol.contract import MESSAGE
 from curb_client.protocol.envelope import encode_message
 from curb_client.room.callbacks import Warnings
-from curb_client.room.sdk import finish_within
+from curb_client.room.sdk import abandon
 
 __all__ = ["Outbox"]
 
 SEND_SECONDS: Final = 10.0
+RECONNECT_SECONDS: Final = 30.0  # the SDK gives up after 26
+AFTER_RECONNECT_SECONDS: Final = 1.0
 FLUSH_SECONDS: Final = 2.0
 _LOOK_AGAIN_SECONDS: Final = 0.05
 
@@ -36,6 +38,8 @@ class Outbox:
         self._warnings = warnings
         self._queue: asyncio.Queue[tuple[str, str, str | None, asyncio.Future[bool]]] = asyncio.Queue()
         self._sender: asyncio.Task[None] | None = None
+        self._sending: asyncio.Future[Any] | None = None
+        self._reconnects = 0
         self._closed = False
 
     def put(self, key: str, payload: object, to: str | None) -> asyncio.Future[bool]:
@@ -74,25 +78,41 @@ class Outbox:
                     self._drop(key, "the call ended before it was sent", sent)
 
     async def _send(self, key: str, text: str, to: str | None, sent: asyncio.Future[bool]) -> None:
-        await self._reconnected()
+        await self._connection()
         recipients = self._recipients(to)
         if not recipients or not self._room.isconnected():
             self._drop(key, f"{to!r} is not in the room" if to else "no client is in the room", sent)
             return
+        sending = self._sending = asyncio.ensure_future(
+            self._room.local_participant.send_text(text, topic=MESSAGE, destination_identities=recipients)
+        )
         try:
-            await finish_within(
-                self._room.local_participant.send_text(text, topic=MESSAGE, destination_identities=recipients),
-                SEND_SECONDS,
-            )
-        except Exception as error:
+            await asyncio.wait({sending}, timeout=SEND_SECONDS)
+        finally:
+            if not sending.done():
+                abandon(sending)
+        if not sending.done() or sending.cancelled():
+            self._drop(key, "LiveKit did not send it in time", sent)
+        elif error := sending.exception():
             self._drop(key, f"LiveKit did not send it ({type(error).__name__}: {error})", sent)
-        else:
-            if not sent.done():
-                sent.set_result(True)
+        elif not sent.done():
+            sent.set_result(True)
 
-    async def _reconnected(self) -> None:
+    def reconnected(self) -> None:
+        """What LiveKit was sending when the connection broke may never end; the rest need not wait for it."""
+        self._reconnects += 1
+        if self._sending is not None and not self._sending.done():
+            asyncio.get_running_loop().call_later(AFTER_RECONNECT_SECONDS, self._sending.cancel)
+
+    async def _connection(self) -> None:
         """LiveKit takes what is sent while it reconnects, and loses most of it."""
-        while self._room.connection_state == rtc.ConnectionState.CONN_RECONNECTING:  # noqa: ASYNC110 - rare, and short
+        loop = asyncio.get_running_loop()
+        given_up, before = loop.time() + RECONNECT_SECONDS, self._reconnects
+        while (  # noqa: ASYNC110 - rare, and short
+            self._room.connection_state == rtc.ConnectionState.CONN_RECONNECTING
+            and self._reconnects == before
+            and loop.time() < given_up
+        ):
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     def _drop(self, key: str, reason: str, sent: asyncio.Future[bool]) -> None:

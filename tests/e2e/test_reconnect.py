@@ -100,7 +100,7 @@ async def test_a_reconnect_in_the_middle_of_a_burst(
     await rooms[side].simulate_scenario(scenario)
     await asyncio.wait_for(reconnected.wait(), 15)
     received = len(burst.received)
-    await until(lambda: len(burst.received) > received, what="a message after the reconnect")
+    await until(lambda: len(burst.received) > received, within=20, what="a message after the reconnect")
     await burst.stop()
 
     assert len(burst.asks) > 20
