@@ -7,7 +7,7 @@ only there.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, ValidationError
 
@@ -36,8 +36,6 @@ Id = Annotated[StrictStr, Field(min_length=1, max_length=MAX_ID_LENGTH, descript
 Voice = StrictStr | StrictInt | StrictFloat
 JsonValue = Any
 """Whatever JSON can say: None, bool, int, float, str, list or dict."""
-
-ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class WireModel(BaseModel):

@@ -6,13 +6,26 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["Warnings", "call_safely", "logger"]
+__all__ = ["Warnings", "add_removable", "call_safely", "logger"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("curb_client")
 
 _running: set[asyncio.Future[Any]] = set()  # the loop itself holds tasks weakly
+
+
+def add_removable(items: dict[object, T], item: T) -> Callable[[], None]:
+    """Put ``item`` last; the returned function removes it, and may be called more than once."""
+    token = object()
+    items[token] = item
+
+    def remove() -> None:
+        items.pop(token, None)
+
+    return remove
 
 
 def call_safely(function: Callable[..., Awaitable[Any] | Any], *args: Any) -> asyncio.Future[Any] | None:

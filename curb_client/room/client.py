@@ -19,7 +19,7 @@ from curb_client.protocol.envelope import check_key, decode_refusal, decode_repl
 from curb_client.protocol.states import AgentState
 from curb_client.protocol.types import AgentMessage, EffectiveSettings, SessionUpdate
 from curb_client.room.arguments import NO_PAYLOAD, check_timeout
-from curb_client.room.callbacks import Warnings, call_safely
+from curb_client.room.callbacks import Warnings, add_removable, call_safely
 from curb_client.room.inbox import Inbox, MessageCounts
 from curb_client.room.presence import AgentPresence, AgentWatch
 from curb_client.room.rpc import start_rpc
@@ -330,14 +330,13 @@ class AgentClient:
     def _add(self, key: str, handler: MessageHandler) -> Callable[[], None]:
         if self._closed:
             raise ClosedError(_CLOSED)
-        token = object()
-        self._handlers.setdefault(key, {})[token] = handler
+        handlers = self._handlers.setdefault(key, {})
+        take_out = add_removable(handlers, handler)
 
         def remove() -> None:
-            handlers = self._handlers.get(key, {})
-            handlers.pop(token, None)
-            if not handlers:
-                self._handlers.pop(key, None)
+            take_out()
+            if not handlers and self._handlers.get(key) is handlers:
+                del self._handlers[key]  # keys may be made up for one wait each
 
         return remove
 

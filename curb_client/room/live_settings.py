@@ -17,7 +17,7 @@ from curb_client.protocol.settings import (
     effective_settings,
 )
 from curb_client.protocol.types import EffectiveSettings
-from curb_client.room.callbacks import call_safely
+from curb_client.room.callbacks import add_removable, call_safely
 
 __all__ = ["LiveSettings"]
 
@@ -45,13 +45,7 @@ class LiveSettings:
         self._own = _parse(own)
 
     def add_listener(self, callback: Callable[[EffectiveSettings, Sender], Any]) -> Callable[[], None]:
-        token = object()
-        self._listeners[token] = callback
-
-        def remove() -> None:
-            self._listeners.pop(token, None)
-
-        return remove
+        return add_removable(self._listeners, callback)
 
     def update(self, body: object, sender: Sender) -> EffectiveSettings:
         """The settings in force after the update.

@@ -14,7 +14,7 @@ from livekit.rtc.room import EventTypes
 from curb_client.errors import AgentUnavailableError, ClosedError
 from curb_client.protocol.contract import AVATAR_ATTRIBUTE, READY_ATTRIBUTE, READY_VALUE
 from curb_client.protocol.states import MISSING_STEP, AgentState, StateEvent, next_state
-from curb_client.room.callbacks import call_safely
+from curb_client.room.callbacks import add_removable, call_safely
 from curb_client.room.sdk import AGENT_KIND, is_active
 
 __all__ = ["AgentPresence", "AgentWatch"]
@@ -84,13 +84,7 @@ class AgentWatch:
 
     def add_listener(self, listener: Callable[[AgentPresence], object]) -> Callable[[], None]:
         """``listener`` is called on each change; the returned function removes it."""
-        token = object()
-        self._listeners[token] = listener
-
-        def remove() -> None:
-            self._listeners.pop(token, None)
-
-        return remove
+        return add_removable(self._listeners, listener)
 
     # The room
 
