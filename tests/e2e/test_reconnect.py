@@ -114,8 +114,17 @@ async def carries(source: rtc.Room, destination: rtc.Room) -> bool:
 @pytest.mark.parametrize("side", ["client", "agent"])
 @pytest.mark.parametrize("scenario", [SIGNAL_RECONNECT, FULL_RECONNECT], ids=["resumed", "made anew"])
 async def test_a_reconnect_in_the_middle_of_a_burst(
-    pair: Pair, scenario: rtc.SimulateScenarioKind.ValueType, side: str
+    stage: Stage, scenario: rtc.SimulateScenarioKind.ValueType, side: str
 ) -> None:
+    for _ in range(4):
+        async with stage.client() as call, stage.agent() as agent:
+            if await came_through(Pair(stage, call, agent), scenario, side):
+                return
+    pytest.fail("LiveKit reported that it had reconnected and carried nothing after it, four times in a row")
+
+
+async def came_through(pair: Pair, scenario: rtc.SimulateScenarioKind.ValueType, side: str) -> bool:
+    """False where LiveKit itself carries nothing any more after its reconnect: that shows nothing of ours."""
     await until(lambda: "caller" in pair.agent.room.remote_participants)
     rooms = {"client": pair.call.room, "agent": pair.agent.room}
     reconnected = asyncio.Event()
@@ -126,7 +135,7 @@ async def test_a_reconnect_in_the_middle_of_a_burst(
     await asyncio.wait_for(reconnected.wait(), 15)
     if not await carries(pair.agent.room, pair.call.room) or not await carries(pair.call.room, pair.agent.room):
         await burst.abandon()
-        pytest.skip("LiveKit reported that it had reconnected and carried nothing after it, raw text included")
+        return False
     received = len(burst.received)
     await until(lambda: len(burst.received) > received, within=20, what="a message after the reconnect")
     await burst.stop()
@@ -145,6 +154,7 @@ async def test_a_reconnect_in_the_middle_of_a_burst(
         assert len(lost) <= 3, "no more than was on its way when the connection broke"
     await until(lambda: pair.client.presence.state is AgentState.READY)
     assert await pair.client.ask("double", {"n": 21}) == expected(21)
+    return True
 
 
 async def test_an_agent_says_again_that_it_is_ready_when_its_connection_was_made_anew(pair: Pair) -> None:
