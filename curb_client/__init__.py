@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from curb_client.room.join import Call, connect_room, join
     from curb_client.room.presence import AgentPresence
     from curb_client.room.subscriptions import MessageMeta
+    from curb_client.room.trace import Trace, TraceEvent
 
 __version__ = "0.1.0"
 
@@ -68,6 +69,8 @@ __all__ = [
     "RequestMeta",
     "RoomInUseError",
     "SessionUpdate",
+    "Trace",
+    "TraceEvent",
     "UsageError",
     "connect_agent",
     "connect_room",
@@ -109,6 +112,8 @@ _HOMES: Final = {
     "connect_room": "curb_client.room.join",
     "join": "curb_client.room.join",
     "AgentPresence": "curb_client.room.presence",
+    "Trace": "curb_client.room.trace",
+    "TraceEvent": "curb_client.room.trace",
 }
 
 

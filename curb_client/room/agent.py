@@ -25,7 +25,7 @@ from curb_client.protocol.contract import (
 from curb_client.protocol.envelope import MalformedTextError, Refusal, decode_request, encode_refusal, encode_reply
 from curb_client.protocol.json_text import decode_json, encode_json
 from curb_client.protocol.settings import Adjustable, ProviderRules
-from curb_client.protocol.types import EffectiveSettings, Issue
+from curb_client.protocol.types import EffectiveSettings, Issue, MessageRequest
 from curb_client.room.callbacks import Warnings, call_safely, logger
 from curb_client.room.clients import ClientRoster
 from curb_client.room.handlers import AgentMessageHandler, AnsweredRequests, HandlerTable, RequestMeta
@@ -34,6 +34,7 @@ from curb_client.room.live_settings import LiveSettings
 from curb_client.room.outbox import Outbox
 from curb_client.room.sdk import claim, finish_within
 from curb_client.room.sends import AgentSends, HostAsks
+from curb_client.room.trace import Trace, Tracer
 
 __all__ = ["AgentCall"]
 
@@ -56,6 +57,7 @@ class AgentCall:
         client_identity: the only participant taken as the client; by default every participant of kind STANDARD is.
         host: the way to the host; without one ``ask_host`` raises HostUnavailableError.
         rules: values that providers do not take.
+        trace: told of every step; see :mod:`curb_client.room.trace`.
 
     Raises:
         UsageError: the room is not connected, or ``adjustable`` names what does not exist.
@@ -71,15 +73,17 @@ class AgentCall:
         client_identity: str | None = None,
         host: HostLink | None = None,
         rules: ProviderRules | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self._room = room
+        self._tracer = Tracer(trace, "agent", self._identity)
         self._warnings = Warnings()
         self._handlers = HandlerTable()
         self._answers: AnsweredRequests[str] = AnsweredRequests()
         self._live = LiveSettings(settings, adjustable or {}, rules or ProviderRules())
         self._clients = ClientRoster(room, client_identity)
-        self._outbox = Outbox(room, self._clients.recipients, self._warnings)
-        self._asks = HostAsks(host, self._warnings)
+        self._outbox = Outbox(room, self._clients.recipients, self._warnings, self._tracer)
+        self._asks = HostAsks(host, self._warnings, self._tracer)
         self._ready = asyncio.Event()
         self._release: Callable[[], None] = lambda: None
         self._entered = False
@@ -215,9 +219,12 @@ class AgentCall:
             raise ClosedError("the call is not entered, or over; its host's messages have nowhere to go")
 
         async def work() -> str:
-            if in_reply_to is None or not self._asks.answer(in_reply_to, dict(payload)):
-                await self._held(RefusalCode.NO_HANDLER)
-                await self._handlers.handle(name, dict(payload), RequestMeta(message_id, "host", None))
+            with self._tracer.exchange(
+                "request", "reply", key=name, id=message_id, payload=payload, peer="host", detail=in_reply_to or ""
+            ):
+                if in_reply_to is None or not self._asks.answer(in_reply_to, dict(payload)):
+                    await self._held(RefusalCode.NO_HANDLER)
+                    await self._handlers.handle(name, dict(payload), RequestMeta(message_id, "host", None))
             return ""
 
         known = self._answers.find((None, message_id))
@@ -259,13 +266,26 @@ class AgentCall:
             raise _recipient_left() from None
 
     async def _take_message(self, sender: str, text: str) -> str:
+        try:
+            request = self._decode(sender, text)
+        except Refusal as refusal:
+            self._tracer.failed("reply", refusal, peer=sender)
+            raise
+        with self._tracer.exchange(
+            "request", "reply", key=request.key, id=request.id, payload=request.payload, peer=sender
+        ) as traced:
+            traced.text = await self._answer_to(request, sender)
+        return traced.text
+
+    def _decode(self, sender: str, text: str) -> MessageRequest:
         if not self._clients.is_client(sender):
             raise Refusal(RefusalCode.NO_HANDLER)
         try:
-            request = decode_request(text)
+            return decode_request(text)
         except MalformedTextError as error:
             raise Refusal(RefusalCode.INVALID_PAYLOAD, issues=error.issues) from None
 
+    async def _answer_to(self, request: MessageRequest, sender: str) -> str:
         async def work() -> str:
             await self._held(RefusalCode.NO_HANDLER)
             reply = await self._handlers.handle(request.key, request.payload, RequestMeta(request.id, "client", sender))
@@ -280,6 +300,11 @@ class AgentCall:
         return await asyncio.shield(known or self._answers.run((sender, request.id), work))
 
     async def _take_update(self, sender: str, text: str) -> str:
+        with self._tracer.exchange("request", "reply", key=UPDATE, payload=text, peer=sender) as traced:
+            traced.text = await self._updated(sender, text)
+        return traced.text
+
+    async def _updated(self, sender: str, text: str) -> str:
         if not self._clients.is_client(sender):
             raise Refusal(RefusalCode.NOT_ADJUSTABLE)
         await self._held(RefusalCode.NOT_ADJUSTABLE)
@@ -302,6 +327,9 @@ class AgentCall:
             raise _recipient_left()
 
     # The room
+
+    def _identity(self) -> str:
+        return self._room.local_participant.identity if self._room.isconnected() else ""
 
     async def _say_ready(self, value: str) -> None:
         participant = self._room.local_participant

@@ -25,6 +25,7 @@ from curb_client.room.presence import AgentPresence, AgentWatch
 from curb_client.room.rpc import start_rpc
 from curb_client.room.sdk import claim
 from curb_client.room.subscriptions import MessageHandler, MessageMeta, MessageStream, wait_for_message
+from curb_client.room.trace import Trace, Tracer
 from curb_client.room.typed import as_reply
 
 __all__ = ["AgentClient", "connect_agent"]
@@ -39,7 +40,7 @@ _CLOSED: Final = "this client is closed; make a new one with connect_agent(room)
 HandlerT = TypeVar("HandlerT", bound=MessageHandler)
 
 
-def connect_agent(room: rtc.Room, *, agent_identity: str | None = None) -> AgentClient:
+def connect_agent(room: rtc.Room, *, agent_identity: str | None = None, trace: Trace | None = None) -> AgentClient:
     """A client of the agent in a room that you connect and disconnect; one per room.
 
     Call it in the running loop, before or after ``room.connect``: before is better, since nothing that an agent sends
@@ -47,11 +48,12 @@ def connect_agent(room: rtc.Room, *, agent_identity: str | None = None) -> Agent
 
     Args:
         agent_identity: the agent's participant; by default the first remote participant of kind AGENT.
+        trace: told of every step; see :mod:`curb_client.room.trace`.
 
     Raises:
         RoomInUseError: the room has a client already, or another handler of the text stream topic ``curb.message``.
     """
-    client = AgentClient(agent_identity=agent_identity)
+    client = AgentClient(agent_identity=agent_identity, trace=trace)
     client.attach(room)
     return client
 
@@ -68,6 +70,7 @@ class AgentClient:
         *,
         agent_identity: str | None = None,
         will_rejoin: Callable[[rtc.DisconnectReason.ValueType], bool] = lambda _: False,
+        trace: Trace | None = None,
     ) -> None:
         self.counts = MessageCounts()
         """What came from the room and was dropped, or handed out late."""
@@ -79,6 +82,9 @@ class AgentClient:
         self._handling: set[asyncio.Future[Any]] = set()
         self._release: Callable[[], None] = lambda: None
         self._closed = False
+        self._tracer = Tracer(trace, "client", self._watch.local_identity)
+        if trace is not None:
+            self._watch.add_listener(self._trace_presence)
 
     # The room
 
@@ -213,7 +219,8 @@ class AgentClient:
             InvalidReplyError: the answer is no settings. And what :meth:`ask` raises.
         """
         body = settings.to_wire() if isinstance(settings, SessionUpdate) else settings
-        answer = await self._request(UPDATE, encode_update(body), timeout)
+        with self._tracer.exchange("ask", "answer", key=UPDATE, payload=body) as traced:
+            answer = traced.text = await self._request(UPDATE, encode_update(body), timeout)
         try:
             return EffectiveSettings.model_validate_json(answer)
         except ValidationError as error:
@@ -221,7 +228,9 @@ class AgentClient:
 
     async def _message(self, key: str, payload: object, timeout: float | None, message_id: str | None) -> str:
         request_id = str(uuid.uuid4()) if message_id is None else message_id
-        return await self._request(MESSAGE, encode_request(key, request_id, payload), timeout)
+        with self._tracer.exchange("ask", "answer", key=key, id=request_id, payload=payload) as traced:
+            traced.text = await self._request(MESSAGE, encode_request(key, request_id, payload), timeout)
+        return traced.text
 
     async def _request(self, method: str, text: str, timeout: float | None) -> str:
         started = time.monotonic()
@@ -342,11 +351,16 @@ class AgentClient:
 
     def _deliver(self, message: AgentMessage, sender_identity: str) -> None:
         handlers = self._handlers.get(message.key)
+        self._tracer.step(
+            "message",
+            key=message.key,
+            id=message.id or "",
+            payload=message.payload,
+            peer=sender_identity,
+            error=None if handlers else "no handler",
+        )
         if not handlers:
-            self.counts.unhandled[message.key] += 1
-            self._warnings.once(
-                f"the agent's message {message.key!r}", "no handler", f"dropped; add agent.on({message.key!r}, ...)"
-            )
+            self._unhandled(message)
             return
         meta = MessageMeta(id=message.id or "", sender_identity=sender_identity)
         for handler in list(handlers.values()):
@@ -354,3 +368,12 @@ class AgentClient:
             if running is not None:
                 self._handling.add(running)
                 running.add_done_callback(self._handling.discard)
+
+    def _unhandled(self, message: AgentMessage) -> None:
+        self.counts.unhandled[message.key] += 1
+        self._warnings.once(
+            f"the agent's message {message.key!r}", "no handler", f"dropped; add agent.on({message.key!r}, ...)"
+        )
+
+    def _trace_presence(self, presence: AgentPresence) -> None:
+        self._tracer.step("presence", peer=presence.identity or "", detail=presence.state.value)

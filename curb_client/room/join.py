@@ -18,6 +18,7 @@ from curb_client.room.arguments import check_timeout
 from curb_client.room.callbacks import logger
 from curb_client.room.client import AgentClient
 from curb_client.room.sdk import CONNECT_SECONDS, connect, disconnect, finish_within
+from curb_client.room.trace import Trace
 
 __all__ = ["Call", "Token", "connect_room", "join"]
 
@@ -69,6 +70,7 @@ def join(
     timeout: float | None = None,
     rejoin_timeout: float | None = None,
     options: rtc.RoomOptions | None = None,
+    trace: Trace | None = None,
 ) -> Call:
     """Join a call: ``async with curb_client.join(url, token) as call: await call.agent.ask(...)``.
 
@@ -81,6 +83,7 @@ def join(
             on its way fails with LiveKit's RpcError.
         timeout: seconds for each connection, 15 by default.
         rejoin_timeout: seconds after which rejoining is given up, 60 by default.
+        trace: told of every step; see :mod:`curb_client.room.trace`.
 
     Raises:
         UsageError: ``rejoin`` with a fixed token, which may have expired by then.
@@ -95,6 +98,7 @@ def join(
         rejoin_seconds=check_timeout(rejoin_timeout, default=REJOIN_SECONDS) if rejoin else None,
         connect_seconds=check_timeout(timeout, default=CONNECT_SECONDS),
         options=options,
+        trace=trace,
     )
 
 
@@ -114,8 +118,9 @@ class Call:
         rejoin_seconds: float | None,
         connect_seconds: float,
         options: rtc.RoomOptions | None,
+        trace: Trace | None,
     ) -> None:
-        self.agent = AgentClient(agent_identity=agent_identity, will_rejoin=self._will_rejoin)
+        self.agent = AgentClient(agent_identity=agent_identity, will_rejoin=self._will_rejoin, trace=trace)
         self._url = url
         self._token = token
         self._rejoin_seconds = rejoin_seconds

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from livekit import rtc
@@ -14,6 +15,7 @@ from curb_client.protocol.contract import MESSAGE
 from curb_client.protocol.envelope import encode_message
 from curb_client.room.callbacks import Warnings
 from curb_client.room.sdk import abandon
+from curb_client.room.trace import Tracer
 
 __all__ = ["Outbox"]
 
@@ -24,6 +26,16 @@ FLUSH_SECONDS: Final = 2.0
 _LOOK_AGAIN_SECONDS: Final = 0.05
 
 
+@dataclass(frozen=True)
+class _Outgoing:
+    key: str
+    id: str
+    payload: object
+    text: str
+    to: str | None
+    sent: asyncio.Future[bool]
+
+
 class Outbox:
     """Sends in the order of the calls of :meth:`put`.
 
@@ -31,12 +43,15 @@ class Outbox:
         recipients: the identities of the clients that are there, all of them or the one named.
     """
 
-    def __init__(self, room: rtc.Room, recipients: Callable[[str | None], list[str]], warnings: Warnings) -> None:
+    def __init__(
+        self, room: rtc.Room, recipients: Callable[[str | None], list[str]], warnings: Warnings, tracer: Tracer
+    ) -> None:
         self.undelivered: Counter[str] = Counter()
         self._room = room
         self._recipients = recipients
         self._warnings = warnings
-        self._queue: asyncio.Queue[tuple[str, str, str | None, asyncio.Future[bool]]] = asyncio.Queue()
+        self._tracer = tracer
+        self._queue: asyncio.Queue[_Outgoing] = asyncio.Queue()
         self._sender: asyncio.Task[None] | None = None
         self._sending: asyncio.Future[Any] | None = None
         self._reconnects = 0
@@ -48,12 +63,14 @@ class Outbox:
         Raises:
             InvalidKeyError, InvalidPayloadError: at once, and nothing is queued.
         """
-        text = encode_message(key, str(uuid.uuid4()), payload)
+        message_id = str(uuid.uuid4())
+        text = encode_message(key, message_id, payload)
         sent: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        message = _Outgoing(key, message_id, payload, text, to, sent)
         if self._closed:
-            self._drop(key, "the call is over", sent)
+            self._drop(message, "the call is over")
             return sent
-        self._queue.put_nowait((key, text, to, sent))
+        self._queue.put_nowait(message)
         if self._sender is None or self._sender.done():
             self._sender = asyncio.ensure_future(self._send_all())
         return sent
@@ -65,26 +82,25 @@ class Outbox:
             await asyncio.wait({self._sender}, timeout=FLUSH_SECONDS)
             self._sender.cancel()
         while not self._queue.empty():
-            key, _, _, sent = self._queue.get_nowait()
-            self._drop(key, "the call ended before it was sent", sent)
+            self._drop(self._queue.get_nowait(), "the call ended before it was sent")
 
     async def _send_all(self) -> None:
         while not self._queue.empty():
-            key, text, to, sent = self._queue.get_nowait()
+            message = self._queue.get_nowait()
             try:
-                await self._send(key, text, to, sent)
+                await self._send(message)
             finally:
-                if not sent.done():
-                    self._drop(key, "the call ended before it was sent", sent)
+                if not message.sent.done():
+                    self._drop(message, "the call ended before it was sent")
 
-    async def _send(self, key: str, text: str, to: str | None, sent: asyncio.Future[bool]) -> None:
+    async def _send(self, message: _Outgoing) -> None:
         await self._connection()
-        recipients = self._recipients(to)
+        recipients = self._recipients(message.to)
         if not recipients or not self._room.isconnected():
-            self._drop(key, f"{to!r} is not in the room" if to else "no client is in the room", sent)
+            self._drop(message, f"{message.to!r} is not in the room" if message.to else "no client is in the room")
             return
         sending = self._sending = asyncio.ensure_future(
-            self._room.local_participant.send_text(text, topic=MESSAGE, destination_identities=recipients)
+            self._room.local_participant.send_text(message.text, topic=MESSAGE, destination_identities=recipients)
         )
         try:
             await asyncio.wait({sending}, timeout=SEND_SECONDS)
@@ -92,11 +108,13 @@ class Outbox:
             if not sending.done():
                 abandon(sending)
         if not sending.done() or sending.cancelled():
-            self._drop(key, "LiveKit did not send it in time", sent)
+            self._drop(message, "LiveKit did not send it in time")
         elif error := sending.exception():
-            self._drop(key, f"LiveKit did not send it ({type(error).__name__}: {error})", sent)
-        elif not sent.done():
-            sent.set_result(True)
+            self._drop(message, f"LiveKit did not send it ({type(error).__name__}: {error})")
+        else:
+            self._trace(message, ", ".join(recipients), None)
+            if not message.sent.done():
+                message.sent.set_result(True)
 
     def reconnected(self) -> None:
         """What LiveKit was sending when the connection broke may never end; the rest need not wait for it."""
@@ -115,8 +133,14 @@ class Outbox:
         ):
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
-    def _drop(self, key: str, reason: str, sent: asyncio.Future[bool]) -> None:
-        self.undelivered[key] += 1
-        self._warnings.once(f"the message {key!r} to the client", reason, "dropped")
-        if not sent.done():
-            sent.set_result(False)
+    def _drop(self, message: _Outgoing, reason: str) -> None:
+        self.undelivered[message.key] += 1
+        self._warnings.once(f"the message {message.key!r} to the client", reason, "dropped")
+        self._trace(message, message.to or "", reason)
+        if not message.sent.done():
+            message.sent.set_result(False)
+
+    def _trace(self, message: _Outgoing, recipients: str, reason: str | None) -> None:
+        self._tracer.step(
+            "send", key=message.key, id=message.id, payload=message.payload, peer=recipients, error=reason
+        )

@@ -86,6 +86,11 @@ class AgentWatch:
         """``listener`` is called on each change; the returned function removes it."""
         return add_removable(self._listeners, listener)
 
+    def local_identity(self) -> str:
+        """This participant's own, ``""`` while it is in no room."""
+        room = self._room
+        return room.local_participant.identity if room is not None and room.isconnected() else ""
+
     # The room
 
     def attach(self, room: rtc.Room) -> None:

@@ -14,6 +14,7 @@ from curb_client.room.arguments import NO_PAYLOAD, check_timeout
 from curb_client.room.callbacks import Warnings
 from curb_client.room.host_link import HostLink, HostRecord
 from curb_client.room.outbox import Outbox
+from curb_client.room.trace import Tracer
 
 __all__ = ["AgentSends", "HostAsks"]
 
@@ -21,9 +22,10 @@ __all__ = ["AgentSends", "HostAsks"]
 class HostAsks:
     """Messages to the host, and the questions that wait for its answer."""
 
-    def __init__(self, host: HostLink | None, warnings: Warnings) -> None:
+    def __init__(self, host: HostLink | None, warnings: Warnings, tracer: Tracer) -> None:
         self._host = host
         self._warnings = warnings
+        self._tracer = tracer
         self._numbers = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self._closed = False
@@ -34,14 +36,24 @@ class HostAsks:
 
     def tell(self, key: str, payload: object) -> None:
         message = self._message(key, payload, expects_reply=False)
-        if self._connected_host is None:
+        host = self._connected_host
+        error = "no host is connected" if host is None else None
+        self._tracer.step("to-host", key=key, id=message.id, payload=message.payload, peer="host", error=error)
+        if host is None:
             self._warnings.once(f"the message {key!r} to the host", "no host is connected", "dropped")
         else:
-            self._connected_host.record(message)
+            host.record(message)
 
     async def ask(self, key: str, payload: object, seconds: float) -> Any:
         message = self._message(key, payload, expects_reply=True)
-        host = self._connected_host
+        with self._tracer.exchange(
+            "to-host", "reply", key=key, id=message.id, payload=message.payload, peer="host"
+        ) as traced:
+            traced.reply = await self._answer(message, seconds)
+        return traced.reply
+
+    async def _answer(self, message: HostRecord, seconds: float) -> Any:
+        host, key = self._connected_host, message.name
         if host is None:
             raise HostUnavailableError(f"no host is connected to this call, so nobody can answer {key!r}")
         answer = self._waiting[message.id] = asyncio.get_running_loop().create_future()

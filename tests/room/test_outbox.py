@@ -12,6 +12,7 @@ from livekit import rtc
 from curb_client.room import outbox as outbox_module
 from curb_client.room.callbacks import Warnings
 from curb_client.room.outbox import Outbox
+from curb_client.room.trace import Tracer
 
 
 class FakeRoom:
@@ -34,7 +35,7 @@ class FakeRoom:
 
 
 def outbox_in(room: FakeRoom) -> Outbox:
-    return Outbox(cast(rtc.Room, room), lambda to: ["caller"], Warnings())
+    return Outbox(cast(rtc.Room, room), lambda to: ["caller"], Warnings(), Tracer(None, "agent", lambda: "agent"))
 
 
 async def test_a_send_that_never_ends_is_dropped_and_counted_and_the_next_goes(monkeypatch: pytest.MonkeyPatch) -> None:
