@@ -17,7 +17,8 @@
     ├── ConnectFailedError               the room could not be joined
     ├── HostUnavailableError             ask_host: no host is connected, or the call ended meanwhile
     ├── HostTimeoutError (TimeoutError)  ask_host: the host did not answer in time
-    └── LiveKitServerError               the test kit could not get, start or reach a LiveKit server
+    ├── LiveKitServerError               the test kit could not get, start or reach a LiveKit server
+    └── ExpectationError (AssertionError)    what a test expected of the agent did not come
 
 What is not in the tree is not ours: a request that LiveKit could not carry (a time-out of the exchange,
 a peer that left) raises LiveKit's own ``livekit.rtc.RpcError``, unchanged (host protocol, Client side).
@@ -38,6 +39,7 @@ __all__ = [
     "ClosedError",
     "ConnectFailedError",
     "CurbError",
+    "ExpectationError",
     "HostTimeoutError",
     "HostUnavailableError",
     "InvalidKeyError",
@@ -172,3 +174,7 @@ class HostTimeoutError(CurbError, TimeoutError):
 
 class LiveKitServerError(CurbError):
     """The test kit could not get, start or reach a LiveKit server; the message ends with its last output."""
+
+
+class ExpectationError(CurbError, AssertionError):
+    """What a test expected of the agent did not come, or what it did not expect came."""

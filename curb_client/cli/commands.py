@@ -9,7 +9,7 @@ import click
 
 from curb_client import __version__
 from curb_client.cli import demo as demo_run
-from curb_client.cli.servers import server_for
+from curb_client.cli.servers import livekit_option, server_for
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,18 +20,10 @@ def cli() -> None:
 
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
-@click.option(
-    "--livekit",
-    default="server",
-    show_default=True,
-    metavar="server|URL",
-    help="'server' starts a livekit-server (got once, if need be); a ws:// URL uses one that runs, with "
-    "CURB_LIVEKIT_API_KEY and CURB_LIVEKIT_API_SECRET.",
-)
-def demo(as_json: bool, livekit: str) -> None:
+@livekit_option
+def demo(as_json: bool, livekit: str | None) -> None:
     """Show an app and an agent exchanging messages in a room, each step with what was expected and what came."""
-    server = server_for(livekit, progress=lambda line: click.echo(line, err=True))
-    report = demo_run.run(server)
+    report = demo_run.run(server_for(livekit))
     if as_json:
         click.echo(json.dumps(report.to_json(), ensure_ascii=False))
     else:

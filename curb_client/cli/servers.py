@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from curb_client import LiveKitServerError
-from curb_client.testing import ExternalLiveKitServer, LiveKitAddress, LiveKitServerHandle, livekit_server
+from curb_client.testing import LiveKitServerHandle, livekit_server
 
-__all__ = ["server_for"]
+__all__ = ["livekit_option", "server_for"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def server_for(choice: str, *, progress: Callable[[str], None]) -> LiveKitServerHandle:
-    """A server, not started yet.
+def livekit_option(command: F) -> F:
+    """``--livekit`` for a command that needs a server."""
+    return click.option(
+        "--livekit",
+        metavar="server|URL",
+        help="'server' starts a livekit-server (got once, if need be); a ws:// URL uses one that runs, with "
+        "CURB_LIVEKIT_API_KEY and CURB_LIVEKIT_API_SECRET. Default: CURB_LIVEKIT_URL where it is set, else 'server'.",
+    )(command)
 
-    Args:
-        choice: ``server`` for one started on demand, else the URL of one that runs.
-        progress: gets a line whenever getting the server takes a while.
+
+def server_for(choice: str | None) -> LiveKitServerHandle:
+    """A server, not started yet; how getting it goes on is told on standard error.
 
     Raises:
         click.UsageError: the choice, or what the environment says about a server, is of no use.
     """
     try:
-        return livekit_server(progress=progress) if choice == "server" else _running_at(choice)
+        return livekit_server(choice, progress=lambda line: click.echo(line, err=True))
     except LiveKitServerError as error:
         raise click.UsageError(str(error)) from error
-
-
-def _running_at(url: str) -> LiveKitServerHandle:
-    if not url.startswith(("ws://", "wss://")):
-        raise click.BadParameter(f"{url!r} is neither 'server' nor a ws:// or wss:// URL", param_hint="--livekit")
-    key, secret = os.environ.get("CURB_LIVEKIT_API_KEY"), os.environ.get("CURB_LIVEKIT_API_SECRET")
-    if not key or not secret:
-        raise click.UsageError(f"--livekit={url} needs CURB_LIVEKIT_API_KEY and CURB_LIVEKIT_API_SECRET")
-    return ExternalLiveKitServer(LiveKitAddress(url, key, secret))

@@ -159,18 +159,11 @@ class Call:
             await disconnect(self._room)
 
     async def _connect(self) -> None:
-        await connect(
-            self._url,
-            await _make(self._token, self._connect_seconds),
-            timeout=self._connect_seconds,
-            options=self._options,
-            prepare=self._move_to,
-        )
-
-    def _move_to(self, room: rtc.Room) -> None:
-        """Before it is connected: whoever is told of the agent in it may ask for the room."""
+        token = await _make(self._token, self._connect_seconds)
+        room = rtc.Room()
         self.agent.attach(room)
-        self._room = room
+        self._room = room  # before it is connected: whoever is told of the agent in it may ask for it
+        await connect(self._url, token, timeout=self._connect_seconds, options=self._options, room=room)
 
     def _will_rejoin(self, reason: rtc.DisconnectReason.ValueType) -> bool:
         if self._rejoin_seconds is None or reason in _FINAL_REASONS:

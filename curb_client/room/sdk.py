@@ -99,19 +99,17 @@ async def connect(
     *,
     timeout: float = CONNECT_SECONDS,
     options: rtc.RoomOptions | None = None,
-    prepare: Callable[[rtc.Room], None] | None = None,
+    room: rtc.Room | None = None,
 ) -> rtc.Room:
-    """A new room, connected. When cancelled or out of time, the attempt ends in the background and leaves nothing.
+    """A room, connected. When cancelled or out of time, the attempt ends in the background and leaves nothing.
 
     Args:
-        prepare: called with the room before it connects, to register handlers.
+        room: a new one that has its handlers already; made here when not given. The SDK can use a room once only.
 
     Raises:
         ConnectFailedError: LiveKit's reason, or no connection within ``timeout`` seconds.
     """
-    room = rtc.Room()
-    if prepare is not None:
-        prepare(room)
+    room = room or rtc.Room()
     wanted = True
 
     async def attempt() -> None:

@@ -13,27 +13,60 @@ Which server that is: the one that runs already at ``CURB_LIVEKIT_URL`` (with ``
 end of the block. See :func:`find_or_install` for where its program comes from.
 """
 
-from __future__ import annotations
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from curb_client.testing.binary import LIVEKIT_SERVER_VERSION, find_or_install
-from curb_client.testing.server import (
-    ExternalLiveKitServer,
-    LiveKitAddress,
-    LiveKitServer,
-    LiveKitServerHandle,
-    Ports,
-    livekit_server,
-)
-from curb_client.testing.tokens import ParticipantKind
+if TYPE_CHECKING:
+    from curb_client.testing.binary import LIVEKIT_SERVER_VERSION, find_or_install
+    from curb_client.testing.call import CurbCall
+    from curb_client.testing.recorder import Recorder
+    from curb_client.testing.server import (
+        ExternalLiveKitServer,
+        LiveKitAddress,
+        LiveKitServer,
+        LiveKitServerHandle,
+        Ports,
+        livekit_server,
+    )
+    from curb_client.testing.tokens import ParticipantKind
 
 __all__ = [
     "LIVEKIT_SERVER_VERSION",
+    "CurbCall",
     "ExternalLiveKitServer",
     "LiveKitAddress",
     "LiveKitServer",
     "LiveKitServerHandle",
     "ParticipantKind",
     "Ports",
+    "Recorder",
     "find_or_install",
     "livekit_server",
 ]
+
+# Loaded when first used: pytest loads the plugin in this package in every run, used or not.
+_HOMES: Final = {
+    "LIVEKIT_SERVER_VERSION": "curb_client.testing.binary",
+    "find_or_install": "curb_client.testing.binary",
+    "CurbCall": "curb_client.testing.call",
+    "Recorder": "curb_client.testing.recorder",
+    "ExternalLiveKitServer": "curb_client.testing.server",
+    "LiveKitAddress": "curb_client.testing.server",
+    "LiveKitServer": "curb_client.testing.server",
+    "LiveKitServerHandle": "curb_client.testing.server",
+    "Ports": "curb_client.testing.server",
+    "livekit_server": "curb_client.testing.server",
+    "ParticipantKind": "curb_client.testing.tokens",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

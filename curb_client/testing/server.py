@@ -299,26 +299,30 @@ class ExternalLiveKitServer(LiveKitServerHandle):
         return ""
 
 
-def livekit_server(*, progress: Callable[[str], None] | None = None) -> LiveKitServerHandle:
+def livekit_server(choice: str | None = None, *, progress: Callable[[str], None] | None = None) -> LiveKitServerHandle:
     """Returns a LiveKit server to use in a ``with`` or ``async with`` block.
 
-    With ``CURB_LIVEKIT_URL`` set it is the one that runs there, otherwise one of its own, started with the block.
-
     Args:
+        choice: ``server`` for one of its own, started with the block; the URL (``ws://…``) of one that runs; by
+            default that of ``CURB_LIVEKIT_URL`` where it is set, else one of its own.
         progress: takes each line that tells what goes on; None writes to standard error.
 
     Raises:
-        LiveKitServerError: ``CURB_LIVEKIT_URL`` is set without ``CURB_LIVEKIT_API_KEY`` or ``CURB_LIVEKIT_API_SECRET``.
+        LiveKitServerError: the choice is neither, or a URL comes without ``CURB_LIVEKIT_API_KEY`` or
+            ``CURB_LIVEKIT_API_SECRET``.
     """
-    url = os.environ.get("CURB_LIVEKIT_URL")
-    if not url:
+    url = os.environ.get("CURB_LIVEKIT_URL") or "server" if choice is None else choice
+    if url == "server":
         return LiveKitServer(progress=progress)
+    source = "CURB_LIVEKIT_URL" if choice is None else "the choice of a LiveKit server"
+    if "://" not in url:
+        raise LiveKitServerError(f"{source} is {url!r}; give 'server', or a URL like ws://localhost:7880.")
     names = ("CURB_LIVEKIT_API_KEY", "CURB_LIVEKIT_API_SECRET")
     key, secret = (os.environ.get(name, "") for name in names)
     missing = [name for name, value in zip(names, (key, secret), strict=True) if not value]
     if missing:
         raise LiveKitServerError(
-            f"CURB_LIVEKIT_URL is {url!r}, but {' and '.join(missing)} is not set. "
-            "Set it too, or unset CURB_LIVEKIT_URL to have a server started for you."
+            f"{source} is {url!r}, but {' and '.join(missing)} is not set. "
+            "Set it too, or name no URL to have a server started for you."
         )
     return ExternalLiveKitServer(LiveKitAddress(url, key, secret))

@@ -177,11 +177,11 @@ def test_the_version_is_told() -> None:
     assert (run.returncode, run.stdout) == (0, f"curb-client {__version__}\n")
 
 
-@pytest.mark.parametrize("choice", ["nonsense", "http://127.0.0.1:7880", ""])
+@pytest.mark.parametrize("choice", ["nonsense", "localhost:7880", ""])
 def test_what_is_no_server_is_a_usage_error(choice: str) -> None:
     result = CliRunner().invoke(cli, ["demo", f"--livekit={choice}"])
     assert result.exit_code == 2
-    assert f"{choice!r} is neither 'server' nor a ws:// or wss:// URL" in result.output
+    assert f"is {choice!r}; give 'server', or a URL like ws://localhost:7880" in " ".join(result.output.split())
 
 
 def test_a_url_without_a_host_is_a_usage_error() -> None:
@@ -195,15 +195,16 @@ def test_a_url_without_a_host_is_a_usage_error() -> None:
     ("options", "env"),
     [
         (["--livekit=ws://127.0.0.1:1"], {}),
+        (["--livekit=http://127.0.0.1:1"], {}),
         (["--livekit=ws://127.0.0.1:1"], {"CURB_LIVEKIT_API_KEY": "key"}),
         ([], {"CURB_LIVEKIT_URL": "ws://127.0.0.1:1"}),
     ],
-    ids=["neither", "no secret", "URL in the environment"],
+    ids=["neither", "http", "no secret", "URL in the environment"],
 )
 def test_a_missing_key_is_a_usage_error(options: list[str], env: dict[str, str]) -> None:
     result = CliRunner().invoke(cli, ["demo", *options], env=env)
     assert result.exit_code == 2
-    assert "CURB_LIVEKIT_API_KEY and CURB_LIVEKIT_API_SECRET" in result.output
+    assert "CURB_LIVEKIT_API_SECRET is not set" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize("package", ["click", "rich"])

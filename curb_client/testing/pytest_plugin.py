@@ -1,0 +1,182 @@
+"""The pytest plugin: a LiveKit server for the run, a call for each test, and what passed in it when a test fails.
+
+Nothing is imported before a fixture asks for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+from collections.abc import Generator, Iterator
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from curb_client.testing.call import CurbCall
+    from curb_client.testing.server import LiveKitServerHandle
+
+_CALL: pytest.StashKey[CurbCall] = pytest.StashKey()
+_MARK = (
+    "curb(strict=True, agent_identity=None, settings=None, adjustable=None): how `curb_call` is set up. strict: a "
+    "message of the agent that nothing took fails the test. agent_identity: whom curb_call.client talks to. settings, "
+    "adjustable: those of curb_call.agent."
+)
+_MARK_OPTIONS = ("strict", "agent_identity", "settings", "adjustable")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("curb", "testing Curb agents").addoption(
+        "--livekit",
+        dest="curb_livekit",
+        metavar="server|URL",
+        help="the LiveKit server of the tests: 'server' starts one, a ws:// URL names one that runs (with "
+        "CURB_LIVEKIT_API_KEY and CURB_LIVEKIT_API_SECRET). Default: CURB_LIVEKIT_URL where set, else 'server'.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", _MARK)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    if not _has_extra():
+        return None
+    from curb_client.testing.binary import LIVEKIT_SERVER_VERSION
+
+    packages = ", ".join(f"{name} {metadata.version(name)}" for name in ("curb-client", "livekit", "livekit-api"))
+    choice = config.getoption("curb_livekit") or "default"
+    return f"curb: {packages}, livekit-server {LIVEKIT_SERVER_VERSION} on demand (--livekit: {choice})"
+
+
+def _has_extra() -> bool:
+    """Whether `pip install curb-client[testing]` was done; imports nothing."""
+    try:
+        return importlib.util.find_spec("livekit.api") is not None
+    except ModuleNotFoundError:  # not even its parent
+        return False
+
+
+@pytest.fixture(scope="session")
+def curb_livekit(request: pytest.FixtureRequest) -> Iterator[LiveKitServerHandle]:
+    """The run's LiveKit server, started when first used; under xdist one for each worker."""
+    from curb_client.errors import LiveKitServerError
+    from curb_client.testing.server import livekit_server
+
+    try:
+        server = livekit_server(
+            request.config.getoption("curb_livekit"), progress=lambda line: _tell(request.config, line)
+        )
+        server.start()
+    except LiveKitServerError as error:
+        pytest.fail(f"no LiveKit server for the tests: {error}", pytrace=False)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def curb_call(request: pytest.FixtureRequest, curb_livekit: LiveKitServerHandle) -> CurbCall:
+    """A call in a fresh room; see :class:`curb_client.testing.CurbCall`, and the marker ``curb``."""
+    from curb_client.testing.call import CurbCall
+
+    options: dict[str, Any] = {}
+    for mark in reversed(list(request.node.iter_markers("curb"))):
+        options.update(_options_of(mark))
+    call = CurbCall(curb_livekit, exchange_in_errors=False, **options)
+    request.node.stash[_CALL] = call
+    return call
+
+
+def _options_of(mark: pytest.Mark) -> dict[str, Any]:
+    unknown = [name for name in mark.kwargs if name not in _MARK_OPTIONS]
+    if mark.args or unknown:
+        what = f"an option {unknown[0]!r}" if unknown else "arguments without a name"
+        raise pytest.UsageError(f"the marker curb has {what}; it takes {', '.join(_MARK_OPTIONS)}")
+    return dict(mark.kwargs)
+
+
+def _tell(config: pytest.Config, line: str) -> None:
+    """Past the capture: getting a server may take minutes once."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+# The end of a test
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    __tracebackhide__ = True
+    passed = False
+    try:
+        yield
+        passed = True
+    finally:
+        call = item.stash.get(_CALL, None)
+        if call is not None:
+            _end(call, passed)
+
+
+def _end(call: CurbCall, passed: bool) -> None:
+    """In the test's own loop where it is still open; where it is closed, its end has ended the call."""
+    __tracebackhide__ = True
+    loop = call.loop
+    if loop is not None and not loop.is_closed() and not loop.is_running():
+        loop.run_until_complete(_close(call, passed))
+    problem = _problem(call) if passed else None
+    if problem:
+        pytest.fail(problem, pytrace=False)
+
+
+def _problem(call: CurbCall) -> str | None:
+    from curb_client.errors import CurbError
+
+    try:
+        call.check()
+    except CurbError as error:
+        return str(error)
+    return None
+
+
+async def _close(call: CurbCall, passed: bool) -> None:
+    if passed:
+        await call.settle()
+    await call.aclose()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    curb_call = item.stash.get(_CALL, None)
+    if curb_call is not None and call.excinfo is not None and not item.config.option.fulltrace:
+        call.excinfo = _without_library(call.excinfo)
+    report = yield
+    if curb_call is not None and report.failed:
+        report.sections.append((f"exchange in the room {curb_call.room_name}", curb_call.report()))
+    return report
+
+
+def _without_library(excinfo: pytest.ExceptionInfo[BaseException]) -> pytest.ExceptionInfo[BaseException]:
+    """What the test did is what its author wants to see; ``--full-trace`` shows all."""
+    library = Path(__file__).parents[1]
+    shown: list[TracebackType] = []
+    entry: TracebackType | None = excinfo.tb
+    while entry is not None:
+        if library not in Path(entry.tb_frame.f_code.co_filename).parents:
+            shown.append(entry)
+        entry = entry.tb_next
+    traceback: TracebackType | None = None
+    for entry in reversed(shown):
+        traceback = TracebackType(traceback, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    if traceback is None:
+        return excinfo
+    return pytest.ExceptionInfo.from_exception(excinfo.value.with_traceback(traceback))
