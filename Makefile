@@ -7,6 +7,7 @@
 PYTHON ?= python3
 VENV := .venv
 AGENTS := .venv-agents
+NODE_AGENT := examples/node-agent
 PIP_FLAGS := --quiet --disable-pip-version-check --require-hashes
 WORKERS ?= 3
 
@@ -20,16 +21,16 @@ demo: $(VENV)/ready ## show an app and an agent exchanging messages
 
 test: lint test-main test-agents ## lint, all tests, and the room tests on livekit 1.1.21
 
-test-main: $(VENV)/ready $(VENV)/livekit-server ## all tests on the newest livekit, with coverage
+test-main: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## all tests on the newest livekit, with coverage
 	@echo '== tests, livekit 1.2.1'
 	@rm -f .coverage .coverage.*
 	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term $(ARGS)
 
-test-agents: $(AGENTS)/ready $(VENV)/livekit-server ## the room tests beside livekit-agents, on livekit 1.1.21
+test-agents: $(AGENTS)/node-ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## the room tests beside livekit-agents, on livekit 1.1.21
 	@echo '== room tests, livekit 1.1.21 and livekit-agents'
 	@$(AGENTS)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/room tests/e2e tests/agents $(ARGS)
 
-test-repeat: $(VENV)/ready $(VENV)/livekit-server ## the room tests ten times (TIMES=10): a flaky test is a failing test
+test-repeat: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## the room tests ten times (TIMES=10): a flaky test is a failing test
 	@for n in $$(seq $${TIMES:-10}); do echo "== round $$n"; \
 		$(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile tests/room tests/e2e $(ARGS) || exit 1; done
 
@@ -55,9 +56,11 @@ schema: $(VENV)/ready ## write protocol.schema.json anew from the models
 lock: $(VENV)/ready ## compile the lock files anew
 	@for name in dev agents; do $(VENV)/bin/uv pip compile --quiet pyproject.toml --all-extras requirements/$$name.in \
 		--universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header -o requirements/$$name.txt; done
+	@$(VENV)/bin/uv pip compile --quiet requirements/node.in \
+		--universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header -o requirements/node.txt
 
 clean: ## remove what the targets made in this folder; the cache of livekit-server stays
-	@rm -rf $(VENV) $(AGENTS) .coverage .coverage.* bench.json .import-linter.log .pytest_cache .mypy_cache .ruff_cache \
+	@rm -rf $(VENV) $(AGENTS) $(NODE_AGENT)/node_modules .coverage .coverage.* bench.json .import-linter.log .pytest_cache .mypy_cache .ruff_cache \
 		.hypothesis .import_linter_cache
 
 $(VENV)/ready: requirements/dev.txt pyproject.toml
@@ -78,4 +81,14 @@ $(AGENTS)/ready: requirements/agents.txt pyproject.toml
 # Got before the tests start, so that none of them waits for a build.
 $(VENV)/livekit-server: $(VENV)/ready
 	@$(VENV)/bin/python -c 'from curb_client.testing import livekit_server; livekit_server(progress=print).prepare()'
+	@touch $@
+
+# Node.js and npm from PyPI, where the machine lacks one of them.
+%/node-ready: %/ready requirements/node.txt
+	@{ command -v node && command -v npm; } > /dev/null || $*/bin/pip install $(PIP_FLAGS) -r requirements/node.txt
+	@touch $@
+
+$(NODE_AGENT)/node_modules/ready: $(NODE_AGENT)/package-lock.json $(VENV)/node-ready
+	@echo '== installing what the agent in JavaScript needs'
+	@cd $(NODE_AGENT) && PATH="$$PATH:$(CURDIR)/$(VENV)/bin" npm ci --no-audit --no-fund --loglevel=error
 	@touch $@

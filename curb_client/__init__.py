@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from curb_client.errors import (
+        AgentProcessError,
         AgentRefusedError,
         AgentUnavailableError,
         AuthoringError,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         LiveKitServerError,
         MessageTimeoutError,
         RoomInUseError,
+        UnexpectedRequestError,
         UsageError,
     )
     from curb_client.protocol.settings import ProviderRules
@@ -45,6 +47,7 @@ __all__ = [
     "AgentCall",
     "AgentClient",
     "AgentPresence",
+    "AgentProcessError",
     "AgentRefusedError",
     "AgentState",
     "AgentUnavailableError",
@@ -73,6 +76,7 @@ __all__ = [
     "SessionUpdate",
     "Trace",
     "TraceEvent",
+    "UnexpectedRequestError",
     "UsageError",
     "connect_agent",
     "connect_room",
@@ -82,6 +86,7 @@ __all__ = [
 # Loaded when first used, so that `import curb_client.protocol` does without LiveKit's SDK, and a test run that uses
 # no room does not load it.
 _HOMES: Final = {
+    "AgentProcessError": "curb_client.errors",
     "AgentRefusedError": "curb_client.errors",
     "AgentUnavailableError": "curb_client.errors",
     "AuthoringError": "curb_client.errors",
@@ -98,6 +103,7 @@ _HOMES: Final = {
     "LiveKitServerError": "curb_client.errors",
     "MessageTimeoutError": "curb_client.errors",
     "RoomInUseError": "curb_client.errors",
+    "UnexpectedRequestError": "curb_client.errors",
     "UsageError": "curb_client.errors",
     "ProviderRules": "curb_client.protocol.settings",
     "AgentState": "curb_client.protocol.states",

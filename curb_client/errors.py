@@ -18,7 +18,9 @@
     ├── HostUnavailableError             ask_host: no host is connected, or the call ended meanwhile
     ├── HostTimeoutError (TimeoutError)  ask_host: the host did not answer in time
     ├── LiveKitServerError               the test kit could not get, start or reach a LiveKit server
-    └── ExpectationError (AssertionError)    what a test expected of the agent did not come
+    ├── AgentProcessError                the process of an agent under test ended, or does not answer
+    ├── ExpectationError (AssertionError)    what a test expected of the agent did not come
+    └── UnexpectedRequestError (AssertionError)  a scripted agent was sent what it was not scripted for
 
 What is not in the tree is not ours: a request that LiveKit could not carry (a time-out of the exchange,
 a peer that left) raises LiveKit's own ``livekit.rtc.RpcError``, unchanged (host protocol, Client side).
@@ -31,8 +33,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from curb_client.protocol.types import Issue
+    from curb_client.testing.scripted import ReceivedRequest
 
 __all__ = [
+    "AgentProcessError",
     "AgentRefusedError",
     "AgentUnavailableError",
     "AuthoringError",
@@ -49,6 +53,7 @@ __all__ = [
     "LiveKitServerError",
     "MessageTimeoutError",
     "RoomInUseError",
+    "UnexpectedRequestError",
     "UsageError",
 ]
 
@@ -178,3 +183,27 @@ class LiveKitServerError(CurbError):
 
 class ExpectationError(CurbError, AssertionError):
     """What a test expected of the agent did not come, or what it did not expect came."""
+
+
+class AgentProcessError(CurbError):
+    """The agent's process ended, or does not answer; the message ends with its last output.
+
+    Attributes:
+        exit_status: of the process, None if it still runs.
+    """
+
+    def __init__(self, message: str, *, exit_status: int | None) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status
+
+
+class UnexpectedRequestError(CurbError, AssertionError):
+    """The app sent what no rule of the scripted agent answers.
+
+    Attributes:
+        requests: what came, in order.
+    """
+
+    def __init__(self, message: str, requests: Sequence[ReceivedRequest]) -> None:
+        super().__init__(message)
+        self.requests: tuple[ReceivedRequest, ...] = tuple(requests)

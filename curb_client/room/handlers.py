@@ -45,6 +45,14 @@ class _Handler:
     function: AgentMessageHandler
 
 
+class HandlerRefusal(Refusal):
+    """Raised by a handler of the test kit, to refuse with a code and issues of its choice.
+
+    The protocol gives an agent's handlers no such means, so it is not exported; a plain Refusal that one of them lets
+    through, such as that of an update from its host, is its failure.
+    """
+
+
 class HandlerTable:
     """Handlers by key, in the order in which they were added."""
 
@@ -84,11 +92,14 @@ class HandlerTable:
         parsed = [_parse(handler.schema, payload) for handler in handlers]
         reply: object = None
         failed = False
+        refusal: HandlerRefusal | None = None
         for handler, value in zip(handlers, parsed, strict=True):
             try:
                 reply = handler.function(value, meta)
                 if inspect.isawaitable(reply):
                     reply = await reply
+            except HandlerRefusal as error:
+                refusal = error
             except (Exception, asyncio.CancelledError) as error:
                 if self._closed and isinstance(error, asyncio.CancelledError):
                     raise
@@ -96,6 +107,8 @@ class HandlerTable:
                 logger.exception("the handler of the message %r failed; its sender is told handler_failed", key)
         if failed:
             raise Refusal(RefusalCode.HANDLER_FAILED)
+        if refusal is not None:
+            raise refusal
         return reply
 
 

@@ -221,7 +221,7 @@ _public_by_loop: dict[asyncio.AbstractEventLoop, _PublicCalls] = {}
 def _of_this_loop(by_loop: dict[asyncio.AbstractEventLoop, _CallsT], kind: type[_CallsT]) -> _CallsT:
     loop = asyncio.get_running_loop()
     if loop not in by_loop:
-        for ended in [other for other in by_loop if other.is_closed()]:
-            del by_loop[ended]
+        for ended in [other for other in list(by_loop) if other.is_closed()]:  # other threads have loops too
+            by_loop.pop(ended, None)
         by_loop[loop] = kind()
     return by_loop[loop]

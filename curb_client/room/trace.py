@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
@@ -37,6 +37,14 @@ TraceStep = Literal[
     "expect",  # kit: what a test waits for
     "expected",  # kit: it came; the error says why not
 ]
+
+
+_RPC_ERRORS: Final[Mapping[int, str]] = {
+    rtc.RpcError.ErrorCode.UNSUPPORTED_METHOD: "the agent has not registered the method",
+    rtc.RpcError.ErrorCode.CONNECTION_TIMEOUT: "the agent could not be reached",
+    rtc.RpcError.ErrorCode.RESPONSE_TIMEOUT: "the agent took it and did not answer in time",
+    rtc.RpcError.ErrorCode.RECIPIENT_DISCONNECTED: "the agent left before it answered",
+}
 
 
 class _Nothing:
@@ -155,5 +163,5 @@ def describe_failure(error: BaseException) -> tuple[str, str]:
         particulars += [f"{'.'.join(map(str, issue.path)) or '(root)'}: {issue.message}" for issue in error.issues]
         return code, "; ".join(particulars)
     if isinstance(error, rtc.RpcError):
-        return f"RpcError {error.code}", error.message
+        return f"RpcError {error.code}", _RPC_ERRORS.get(error.code, error.message)
     return type(error).__name__, str(error)

@@ -17,9 +17,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from curb_client.testing.agent_process import AgentProcess
     from curb_client.testing.binary import LIVEKIT_SERVER_VERSION, find_or_install
     from curb_client.testing.call import CurbCall
     from curb_client.testing.recorder import Recorder
+    from curb_client.testing.scripted import ReceivedRequest, ScriptedAgent, Send
     from curb_client.testing.server import (
         ExternalLiveKitServer,
         LiveKitAddress,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LIVEKIT_SERVER_VERSION",
+    "AgentProcess",
     "CurbCall",
     "ExternalLiveKitServer",
     "LiveKitAddress",
@@ -39,7 +42,10 @@ __all__ = [
     "LiveKitServerHandle",
     "ParticipantKind",
     "Ports",
+    "ReceivedRequest",
     "Recorder",
+    "ScriptedAgent",
+    "Send",
     "find_or_install",
     "livekit_server",
 ]
@@ -48,8 +54,12 @@ __all__ = [
 _HOMES: Final = {
     "LIVEKIT_SERVER_VERSION": "curb_client.testing.binary",
     "find_or_install": "curb_client.testing.binary",
+    "AgentProcess": "curb_client.testing.agent_process",
     "CurbCall": "curb_client.testing.call",
     "Recorder": "curb_client.testing.recorder",
+    "ReceivedRequest": "curb_client.testing.scripted",
+    "ScriptedAgent": "curb_client.testing.scripted",
+    "Send": "curb_client.testing.scripted",
     "ExternalLiveKitServer": "curb_client.testing.server",
     "LiveKitAddress": "curb_client.testing.server",
     "LiveKitServer": "curb_client.testing.server",

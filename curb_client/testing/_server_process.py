@@ -7,8 +7,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -19,19 +17,14 @@ from typing import NamedTuple
 from curb_client.errors import LiveKitServerError
 from curb_client.testing import tokens
 from curb_client.testing._key_check import Answer, ask_for_rooms
-from curb_client.testing._processes import kill_group, last_lines
+from curb_client.testing._processes import LOG_BYTES_KEPT, CannotRunError, WatchedProgram, last_lines
 
 __all__ = ["PortTakenError", "Ports", "ServerProcess", "free_ports"]
 
 LOOK_EVERY = 0.02
 WATCHDOG_WITHIN = 2.0
 """Seconds for the watchdog to end the server; by its own deadlines it takes 1 s at most."""
-LOG_BYTES_KEPT = 64 * 1024
 _TAKEN = ("address already in use", "Only one usage of each socket address")
-if sys.platform == "win32":
-    _NEW_GROUP = subprocess.CREATE_NEW_PROCESS_GROUP
-else:
-    _NEW_GROUP = 0
 
 
 class Ports(NamedTuple):
@@ -66,7 +59,6 @@ class ServerProcess:
     """One livekit-server process under its watchdog, with a private directory for its settings and its log."""
 
     def __init__(self, binary: Path, ports: Ports, api_key: str, api_secret: str) -> None:
-        self.owner = os.getpid()
         self.server_pid: int | None = None
         self._binary = binary
         self._url = f"ws://127.0.0.1:{ports.signal}"
@@ -75,17 +67,16 @@ class ServerProcess:
         self._log = self._directory / "server.log"
         config = self._directory / "livekit.yaml"
         config.write_text(json.dumps(_settings(ports, api_key, api_secret)), encoding="utf-8")  # JSON is YAML too
-        watchdog = Path(__file__).with_name("_watchdog.py")
+        command: list[str | Path] = [binary, "--config", config]
         with self._log.open("wb") as log:
-            self._watchdog = subprocess.Popen(
-                [sys.executable, "-I", "-S", watchdog, self._directory, binary, "--config", config],
-                env=_server_environment(os.environ),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C in the terminal is for the clients, which leave first
-                creationflags=_NEW_GROUP,
+            self._program = WatchedProgram(
+                "server", self._directory, command, _server_environment(os.environ), log.fileno()
             )
+
+    @property
+    def owner(self) -> int:
+        """The process that started it."""
+        return self._program.owner
 
     def wait_until_ready(self, within: float, abort: threading.Event) -> None:
         """Returns once the server takes calls; :meth:`end` is needed whatever comes of it.
@@ -99,8 +90,9 @@ class ServerProcess:
         self.server_pid = self._read_pid()
         answer = Answer("nobody", "no answer")
         while time.monotonic() < deadline:
-            if self._watchdog.poll() is not None:
-                self._explain_end(self._watchdog.returncode)
+            status = self._program.exit_status
+            if status is not None:
+                self._explain_end(status)
             answer = ask_for_rooms(self._url, token)
             if answer.kind == "ready":
                 return
@@ -116,12 +108,13 @@ class ServerProcess:
         )
 
     def _read_pid(self) -> int:
-        assert self._watchdog.stdout is not None
-        line = self._watchdog.stdout.readline().decode(errors="replace").strip()
-        if not line.isdecimal():
-            reason = line.removeprefix("error ") or last_lines(self.log()) or "no reason given"
-            raise LiveKitServerError(f"{self._binary} could not be run: {reason}. Is it built for this machine?")
-        return int(line)
+        try:
+            return self._program.read_pid()
+        except CannotRunError as error:
+            reason = str(error) or last_lines(self.log()) or "no reason given"
+            raise LiveKitServerError(
+                f"{self._binary} could not be run: {reason}. Is it built for this machine?"
+            ) from None
 
     def _explain_end(self, status: int) -> None:
         log = self.log()
@@ -134,21 +127,9 @@ class ServerProcess:
 
     def end(self) -> str:
         """Ends the server within 3 s and returns what it printed last."""
-        stdin, stdout = self._watchdog.stdin, self._watchdog.stdout
-        assert stdin is not None
-        assert stdout is not None
         try:
-            with contextlib.suppress(OSError):  # the watchdog may be gone with its server
-                stdin.write(b".")
-                stdin.flush()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._watchdog.wait(WATCHDOG_WITHIN)
+            self._program.end(WATCHDOG_WITHIN)
         finally:
-            if self._watchdog.poll() is None:
-                kill_group(self._watchdog)
-            with contextlib.suppress(OSError):
-                stdin.close()
-            stdout.close()
             log = self.log()
             shutil.rmtree(self._directory, ignore_errors=True)
         return log

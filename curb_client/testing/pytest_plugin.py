@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from curb_client.testing.agent_process import AgentProcess
     from curb_client.testing.call import CurbCall
+    from curb_client.testing.scripted import ScriptedAgent
     from curb_client.testing.server import LiveKitServerHandle
 
 _CALL: pytest.StashKey[CurbCall] = pytest.StashKey()
@@ -81,7 +83,7 @@ def curb_livekit(request: pytest.FixtureRequest) -> Iterator[LiveKitServerHandle
 
 
 @pytest.fixture
-def curb_call(request: pytest.FixtureRequest, curb_livekit: LiveKitServerHandle) -> CurbCall:
+def curb_call(request: pytest.FixtureRequest, curb_livekit: LiveKitServerHandle) -> Iterator[CurbCall]:
     """A call in a fresh room; see :class:`curb_client.testing.CurbCall`, and the marker ``curb``."""
     from curb_client.testing.call import CurbCall
 
@@ -90,7 +92,26 @@ def curb_call(request: pytest.FixtureRequest, curb_livekit: LiveKitServerHandle)
         options.update(_options_of(mark))
     call = CurbCall(curb_livekit, exchange_in_errors=False, **options)
     request.node.stash[_CALL] = call
-    return call
+    yield call
+    call.stop_agent_processes()  # where the test's loop ended without ending the call
+
+
+@pytest.fixture
+def curb_agent_process(curb_call: CurbCall) -> Callable[..., Awaitable[AgentProcess]]:
+    """Starts an agent of any language in the room: ``await curb_agent_process(["node", "agent.mjs"])``.
+
+    Arguments as of :meth:`curb_client.testing.CurbCall.start_agent_process`.
+    """
+    return curb_call.start_agent_process
+
+
+@pytest.fixture
+def curb_scripted_agent(curb_call: CurbCall) -> Callable[..., Awaitable[ScriptedAgent]]:
+    """Lets a scripted agent into the room, to test an app: ``agent = await curb_scripted_agent("agent.yaml")``.
+
+    Arguments as of :meth:`curb_client.testing.CurbCall.start_scripted_agent`.
+    """
+    return curb_call.start_scripted_agent
 
 
 def _options_of(mark: pytest.Mark) -> dict[str, Any]:

@@ -6,68 +6,101 @@ Runs in an environment of its own (``make test-agents``), since livekit-agents p
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from livekit import api
 
-from curb_client import AgentRefusedError, join
+from curb_client import AgentProcessError, AgentRefusedError, join
 from curb_client.testing import LiveKitServerHandle, livekit_server
+from curb_client.testing.agent_process import (
+    AgentProcess,
+    dispatch_worker,
+    wait_until_agent_answers,
+    worker_environment,
+)
 
-WORKER = Path(__file__).with_name("worker.py")
+pytestmark = pytest.mark.livekit
+
+WORKER = str(Path(__file__).with_name("worker.py"))
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[LiveKitServerHandle]:
-    async with livekit_server() as started:
+@pytest.fixture(scope="module")
+def server() -> Iterator[LiveKitServerHandle]:
+    with livekit_server() as started:
         yield started
 
 
 @pytest.fixture
-async def worker(server: LiveKitServerHandle, tmp_path: Path) -> AsyncIterator[Path]:
-    """A running worker; the fixture is the file with what it said."""
-    log = tmp_path / "worker.log"
-    credentials = {
-        "LIVEKIT_URL": server.url,
-        "LIVEKIT_API_KEY": server.api_key,
-        "LIVEKIT_API_SECRET": server.api_secret,
-    }
-    with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, str(WORKER), env={**os.environ, **credentials}, stdout=output, stderr=output
-        )
-    try:
-        yield log
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+def room() -> str:
+    return f"agents-{uuid.uuid4().hex[:8]}"
 
 
-async def test_a_dispatched_worker_answers_the_caller(server: LiveKitServerHandle, worker: Path) -> None:
-    room = f"agents-{uuid.uuid4().hex[:8]}"
-    async with api.LiveKitAPI(server.url.replace("ws", "http", 1), server.api_key, server.api_secret) as livekit:
-        await _registered(worker)
-        await livekit.agent_dispatch.create_dispatch(api.CreateAgentDispatchRequest(agent_name="quotes", room=room))
-        async with join(server.url, server.token("caller", room)) as call:
-            form = call.agent.wait_for("show-form", timeout=30)
-            assert await call.agent.ask("quote", {"plan": "basic"}, timeout=30) == {"plan": "basic", "price": 12}, (
-                worker.read_text()
-            )
-            assert await form == {"for": "caller"}
-            assert (call.agent.presence.identity or "").startswith("agent-")
-            assert (await call.agent.update({"tts": {"voice": "calm"}})).tts.voice == "calm"
-            with pytest.raises(AgentRefusedError, match="no_handler"):
-                await call.agent.send("nobody-listens")
+def worker(server: LiveKitServerHandle, *name: str) -> AgentProcess:
+    return AgentProcess([sys.executable, WORKER, *name], environment=worker_environment(server))
 
 
-async def _registered(log: Path) -> None:
+async def agents_in(server: LiveKitServerHandle, room: str) -> list[str]:
+    async with api.LiveKitAPI(server.url, server.api_key, server.api_secret) as livekit:
+        answer = await livekit.room.list_participants(api.ListParticipantsRequest(room=room))
+    return [each.identity for each in answer.participants if each.kind == api.ParticipantInfo.Kind.AGENT]
+
+
+async def test_a_dispatched_worker_answers_the_caller(server: LiveKitServerHandle, room: str) -> None:
+    async with worker(server, "quotes") as process, join(server.url, server.token("caller", room)) as call:
+        await dispatch_worker(server, room, "quotes", process, within=60)
+        await wait_until_agent_answers(process, call.agent, within=30)
+        form = call.agent.wait_for("show-form")
+        assert await call.agent.ask("quote", {"plan": "basic"}) == {"plan": "basic", "price": 12}
+        assert await form == {"for": "caller"}
+        assert (call.agent.presence.identity or "").startswith("agent-")
+        assert (await call.agent.update({"tts": {"voice": "calm"}})).tts.voice == "calm"
+        with pytest.raises(AgentRefusedError, match="no_handler"):
+            await call.agent.send("nobody-listens")
+
+
+@pytest.mark.parametrize("name", ["quotes", ""], ids=["named", "unnamed"])
+@pytest.mark.parametrize("is_early", [True, False], ids=["made early", "made late"])
+async def test_one_agent_comes_to_a_room(server: LiveKitServerHandle, room: str, name: str, is_early: bool) -> None:
+    async with worker(server, name) as process:
+        if not is_early:
+            await _registered(process)
+        await dispatch_worker(server, room, name, process, within=60)
+        await asyncio.sleep(1)  # for a second one to come
+        assert len(await agents_in(server, room)) == 1
+        assert process.output().count("job AJ_") == 1, process.output()
+        await dispatch_worker(server, room, name, process, within=60)  # there is one, and nothing to do
+        assert process.output().count("job AJ_") == 1, process.output()
+
+
+async def test_an_unnamed_worker_comes_to_a_room_that_is_there(server: LiveKitServerHandle, room: str) -> None:
+    async with join(server.url, server.token("caller", room)) as call, worker(server) as process:
+        await _registered(process)
+        await dispatch_worker(server, room, "", process, within=60)
+        await wait_until_agent_answers(process, call.agent, within=30)
+        assert len(await agents_in(server, room)) == 1
+
+
+async def test_a_worker_of_another_name(server: LiveKitServerHandle, room: str) -> None:
+    async with worker(server, "quotes") as process:
+        with pytest.raises(AgentProcessError, match=r"no worker took the agent 'qoutes' to the room .* within 5 s: it"):
+            await dispatch_worker(server, room, "qoutes", process, within=5)
+    assert "registered worker" in process.output()
+
+
+async def test_a_worker_that_ends_at_once(server: LiveKitServerHandle, room: str) -> None:
+    process = AgentProcess([sys.executable, "-c", "raise SystemExit('no model')"], environment={})
+    with process, pytest.raises(AgentProcessError, match="exit status 1 before it took its agent to") as failed:
+        await dispatch_worker(server, room, "quotes", process, within=600)
+    assert str(failed.value).endswith("no model")
+
+
+async def _registered(process: AgentProcess) -> None:
     for _ in range(300):
-        if "registered" in log.read_text():
+        if "registered worker" in process.output():
             return
         await asyncio.sleep(0.1)
-    raise AssertionError(f"the worker did not register within 30 s; it said:\n{log.read_text()}")
+    raise AssertionError(f"the worker did not register within 30 s; it said:\n{process.output_tail()}")

@@ -1,9 +1,13 @@
-"""A livekit-agents application that talks to the caller's app through AgentCall: no model, no audio."""
+"""A livekit-agents application that talks to the caller's app through AgentCall: no model, no audio.
+
+Its argument is the name that it registers with; without one it takes part in LiveKit's dispatch of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from typing import Any
 
 from livekit.agents import AgentServer, JobContext, JobExecutorType
@@ -13,8 +17,9 @@ from curb_client import AgentCall, RequestMeta
 server = AgentServer(job_executor_type=JobExecutorType.THREAD, host="127.0.0.1", port=0)
 
 
-@server.rtc_session(agent_name="quotes")
+@server.rtc_session(agent_name="".join(sys.argv[1:]))
 async def quotes(ctx: JobContext) -> None:
+    print("job", ctx.job.id)
     await ctx.connect()
     call = AgentCall(ctx.room, settings=None, adjustable={"client": ["tts.voice"]})
     await call.__aenter__()
@@ -26,11 +31,6 @@ async def quotes(ctx: JobContext) -> None:
         return {"plan": payload["plan"], "price": 12}
 
     await call.ready()
-
-
-@server.on("worker_registered")
-def registered(*_: Any) -> None:
-    print("registered", flush=True)
 
 
 if __name__ == "__main__":
