@@ -55,8 +55,21 @@ def test_the_kiosk_and_the_agent_talk_to_each_other(server: LiveKitServerHandle)
     assert kiosk.stdout.splitlines() == ["price: 12", "form: {'fields': ['name', 'policy']}"]
 
 
-def test_the_readmes_test_passes() -> None:
+def test_the_readme_shows_the_blocking_kiosk() -> None:
+    assert (ROOT / "examples" / "kiosk_blocking.py").read_text(encoding="utf-8") in BLOCKS
+
+
+@pytest.mark.skipif(
+    not (ROOT / "examples" / "node-agent" / "node_modules").exists() and not os.environ.get("CI"),
+    reason="the packages of examples/node-agent are not installed: make test-main does it",
+)
+def test_the_readmes_test_passes(server: LiveKitServerHandle, pytester: pytest.Pytester) -> None:
     (program,) = (block for block in BLOCKS if "async def test_quote" in block)
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stderr
-    assert "Traceback" not in run.stderr
+    agent = ROOT / "examples" / "node-agent" / "agent.mjs"
+    pytester.makepyfile(program.replace('"agent.mjs"', repr(str(agent))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CURB_LIVEKIT_URL", server.url)
+        patch.setenv("CURB_LIVEKIT_API_KEY", server.api_key)
+        patch.setenv("CURB_LIVEKIT_API_SECRET", server.api_secret)
+        result = pytester.runpytest_subprocess("-o", "asyncio_default_fixture_loop_scope=function", timeout=120)
+    result.assert_outcomes(passed=1)
