@@ -140,6 +140,7 @@ async def test_typed_text_reaches_the_agent(livekit: LiveKitServerHandle) -> Non
 
 async def test_saying_something_to_nobody_fails_in_time(livekit: LiveKitServerHandle) -> None:
     async with CurbCall(livekit) as call:
+        assert call.client.presence.state is AgentState.UNCONNECTED
         await call.joined()
         with pytest.raises(ExpectationError, match=r"could not say 'hello' within 0\.3 s: the agent is 'absent'"):
             await call.say("hello", within=0.3)
