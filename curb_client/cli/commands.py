@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import click
 
 from curb_client import __version__
 from curb_client.cli import demo as demo_run
+from curb_client.cli import scenarios
 from curb_client.cli.servers import livekit_option, server_for
 
 
@@ -29,3 +31,28 @@ def demo(as_json: bool, livekit: str | None) -> None:
     else:
         demo_run.print_table(report)
     sys.exit(0 if report.ok else 1)
+
+
+@cli.command()
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("-k", "name_has", metavar="TEXT", default="", help="Run only the scenarios with this text in their name.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
+@click.option(
+    "--junit-xml",
+    metavar="PATH",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the outcomes to this file too, as JUnit's XML.",
+)
+@livekit_option
+def test(paths: tuple[Path, ...], name_has: str, as_json: bool, junit_xml: Path | None, livekit: str | None) -> None:
+    """Run scenarios: YAML files that say what an app does and what the agent must do then.
+
+    Of a folder, every *.yaml file below it is run. The exit status is 0 if all scenarios passed, 1 if one did not, and
+    2, with nothing run, if a file is no scenario or there is none.
+    """
+    try:
+        status = scenarios.run(paths, server_for(livekit), name_has=name_has, as_json=as_json, junit_xml=junit_xml)
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        status = 130  # as of a program that SIGINT ended
+    sys.exit(status)

@@ -6,6 +6,7 @@ nothing is made up or kept.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -164,4 +165,6 @@ def describe_failure(error: BaseException) -> tuple[str, str]:
         return code, "; ".join(particulars)
     if isinstance(error, rtc.RpcError):
         return f"RpcError {error.code}", _RPC_ERRORS.get(error.code, error.message)
+    if isinstance(error, asyncio.CancelledError):
+        return "given up by whoever asked", ""
     return type(error).__name__, str(error)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from curb_client.testing.binary import LIVEKIT_SERVER_VERSION, find_or_install
     from curb_client.testing.call import CurbCall
     from curb_client.testing.recorder import Recorder
+    from curb_client.testing.scenario import Scenario, ScenarioResult, load_scenario, run_scenario
     from curb_client.testing.scripted import ReceivedRequest, ScriptedAgent, Send
     from curb_client.testing.server import (
         ExternalLiveKitServer,
@@ -44,10 +45,14 @@ __all__ = [
     "Ports",
     "ReceivedRequest",
     "Recorder",
+    "Scenario",
+    "ScenarioResult",
     "ScriptedAgent",
     "Send",
     "find_or_install",
     "livekit_server",
+    "load_scenario",
+    "run_scenario",
 ]
 
 # Loaded when first used: pytest loads the plugin in this package in every run, used or not.
@@ -57,6 +62,10 @@ _HOMES: Final = {
     "AgentProcess": "curb_client.testing.agent_process",
     "CurbCall": "curb_client.testing.call",
     "Recorder": "curb_client.testing.recorder",
+    "Scenario": "curb_client.testing.scenario",
+    "ScenarioResult": "curb_client.testing.scenario",
+    "load_scenario": "curb_client.testing.scenario",
+    "run_scenario": "curb_client.testing.scenario",
     "ReceivedRequest": "curb_client.testing.scripted",
     "ScriptedAgent": "curb_client.testing.scripted",
     "Send": "curb_client.testing.scripted",

@@ -320,4 +320,5 @@ def _raise_if_ended(process: AgentProcess, when: str) -> None:
 def _error(process: AgentProcess, what: str) -> AgentProcessError:
     printed = process.output_tail()
     last = f"Its last lines:\n{printed}" if printed else "It printed nothing."
-    return AgentProcessError(f"the process of {process} {what}. {last}", exit_status=process.exit_status)
+    end = "" if what.endswith(("?", ".")) else "."
+    return AgentProcessError(f"the process of {process} {what}{end} {last}", exit_status=process.exit_status)

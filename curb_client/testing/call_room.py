@@ -153,7 +153,7 @@ class CallRoom:
         deadline = time.monotonic() + check_timeout(within, default=START_SECONDS)
         if worker:
             await dispatch_worker(self.server, self.room_name, agent_name, process, within)
-        await wait_until_agent_answers(process, client, max(deadline - time.monotonic(), 0))
+        await wait_until_agent_answers(process, client, round(max(deadline - time.monotonic(), 0), 1))
         self._tracer.step("note", detail="the agent answers")
         return process
 

@@ -20,16 +20,13 @@ or ``2024-05-01``, is text.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from curb_client.errors import UsageError
@@ -39,41 +36,11 @@ from curb_client.protocol.json_text import decode_json, encode_json
 from curb_client.protocol.types import EffectiveSettings, Issue, LlmSettings, SttSettings, TtsSettings
 from curb_client.room.arguments import MAX_TIMEOUT_SECONDS
 from curb_client.room.trace import NOTHING
-from curb_client.testing.recorder import shortened
+from curb_client.testing.written_files import Part, check_part, decode_yaml
 
-if TYPE_CHECKING:
-    import yaml
-
-__all__ = ["Message", "Rule", "Script", "check_part", "check_reachable", "read_script"]
-
-PartT = TypeVar("PartT", bound="Part")
-
-_SHOWN_MISTAKES: Final = 10
-_SHOWN_VALUE: Final = 80  # characters
-
+__all__ = ["Key", "Message", "Rule", "Script", "Seconds", "SettingsPart", "check_reachable", "read_script"]
 
 # The parts of a script
-
-
-class Part(BaseModel):
-    """A part that refuses properties it does not know."""
-
-    model_config = ConfigDict(frozen=True)
-    short_forms: ClassVar[Sequence[str]] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _knows(cls, value: object) -> object:
-        known = [field.alias or name for name, field in cls.model_fields.items()] + [*cls.short_forms]
-        words: dict[str, Any] = {"known": ", ".join(known)}
-        if not isinstance(value, Mapping):
-            raise PydanticCustomError("no_mapping", "must have properties, of these: {known}", words)
-        for name in value:
-            if name not in known:
-                raise PydanticCustomError(
-                    "unknown_property", "no such property; there are {known}", words | {"name": name}
-                )
-        return value
 
 
 def _seconds(value: object) -> float:
@@ -135,6 +102,7 @@ def _as_list(value: object) -> object:
 
 Key = Annotated[Any, AfterValidator(check_key)]
 Seconds = Annotated[Any, AfterValidator(_seconds)]
+PartT = TypeVar("PartT", bound=Part)
 Parts = Annotated[list[PartT], BeforeValidator(_as_list)]
 
 
@@ -240,7 +208,7 @@ class _Llm(Part, LlmSettings):
     pass
 
 
-class _Settings(Part, EffectiveSettings):
+class SettingsPart(Part, EffectiveSettings):
     tts: _Tts
     stt: _Stt
     llm: _Llm
@@ -249,7 +217,7 @@ class _Settings(Part, EffectiveSettings):
 class Script(Part):
     """A whole script."""
 
-    settings: _Settings | None = None
+    settings: SettingsPart | None = None
     adjustable: dict[Sender, list[AdjustablePath]] = Field(default_factory=dict)
     on_join: Parts[Message] = Field(default_factory=list)
     on: dict[Key, Annotated[Parts[Rule], AfterValidator(check_reachable)]] = Field(default_factory=dict)
@@ -271,107 +239,4 @@ def read_script(path: str | os.PathLike[str]) -> Script:
         raise UsageError(f"{name} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{name} is not UTF-8 text: {error}") from error
-    return check_part(Script, _decode_yaml(text, name), name)
-
-
-def check_part(part: type[PartT], value: object, name: str) -> PartT:
-    """The value as a part of a script.
-
-    Raises:
-        UsageError: it is none; with ``name``, each place, what is allowed there and what it is.
-    """
-    try:
-        return part.model_validate(value)
-    except ValidationError as error:
-        mistakes = _mistakes(error, value)
-    if len(mistakes) == 1:
-        raise UsageError(f"{name}: {mistakes[0]}")
-    more = [f"… {len(mistakes) - _SHOWN_MISTAKES} more"] if len(mistakes) > _SHOWN_MISTAKES else []
-    raise UsageError("\n  ".join([f"{name} has {len(mistakes)} mistakes:", *mistakes[:_SHOWN_MISTAKES], *more]))
-
-
-def _mistakes(error: ValidationError, value: object) -> list[str]:
-    """One line for each place; pydantic has one for each type that would do there."""
-    told: dict[tuple[str, str], list[str]] = {}
-    for details in error.errors(include_url=False):
-        context, kind = details.get("ctx", {}), details["type"]
-        location = (*details["loc"], context["name"]) if kind == "unknown_property" else details["loc"]
-        place = _place(location, value, missing=kind == "missing")
-        message = str(context["error"]) if kind == "value_error" else details["msg"]
-        message = re.sub("^(?:key|payload) ", "", message)  # the place says that
-        shown = (
-            "" if kind in ("missing", "unknown_property") else f"; it is {shortened(details['input'], _SHOWN_VALUE)}"
-        )
-        told.setdefault((place, shown), []).append(message)
-    return [
-        f"{place + ': ' if place else ''}{', or '.join(dict.fromkeys(messages))}{shown}"
-        for (place, shown), messages in told.items()
-    ]
-
-
-def _place(location: tuple[str | int, ...], value: Any, *, missing: bool) -> str:
-    """Where that is, as people write it, without the steps that pydantic makes up."""
-    text = ""
-    for position, step in enumerate(location):
-        if isinstance(value, Mapping) and step in value:
-            value = value[step]
-        elif isinstance(value, (list, tuple)) and isinstance(step, int) and step < len(value):
-            value = value[step]
-            text += f"[{step}]"
-            continue
-        elif not (missing and position == len(location) - 1):
-            continue
-        is_plain = isinstance(step, str) and re.fullmatch(r"[\w-]{1,60}", step)
-        text += f"{'.' if text else ''}{step}" if is_plain else f"[{shortened(step, _SHOWN_VALUE)}]"
-    return text
-
-
-# YAML
-
-
-def _decode_yaml(text: str, name: str) -> object:
-    try:
-        import yaml
-    except ImportError as error:
-        raise UsageError(
-            f"{name}: a script in YAML needs the package PyYAML: pip install 'curb-client[testing]'"
-        ) from error
-    try:
-        return yaml.load(text, _loader())
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise UsageError(f"{name}: {at}{error.problem or error.context}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise UsageError(f"{name}: {error}") from error
-    except RecursionError:
-        raise UsageError(f"{name} is nested too deeply") from None
-
-
-@functools.cache
-def _loader() -> type[yaml.SafeLoader]:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """Plain values as in JSON: YAML 1.1 would read the property `on` as true, and `12:30` as 750."""
-
-        def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-            node = super().compose_mapping_node(anchor)
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if isinstance(key, yaml.ScalarNode):  # others are refused later
-                    if key.value in seen:
-                        raise yaml.composer.ComposerError(None, None, f"{key.value!r} is there twice", key.start_mark)
-                    seen.add(key.value)
-            return node
-
-    Loader.yaml_implicit_resolvers = {}
-    for tag, pattern, first in (
-        ("null", r"(?:~|null|Null|NULL|)", ["~", "n", "N", ""]),
-        ("bool", r"(?:true|True|TRUE|false|False|FALSE)", list("tTfF")),
-        ("int", r"-?(?:0|[1-9][0-9]*)", list("-0123456789")),
-        ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", list("-0123456789")),
-        ("merge", r"<<", ["<"]),
-    ):
-        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"{pattern}$"), first)
-    return Loader
+    return check_part(Script, decode_yaml(text, name), name)

@@ -43,7 +43,8 @@ from curb_client.room.sdk import AGENT_KIND
 from curb_client.room.trace import NOTHING, Trace, TraceEvent
 from curb_client.testing._scripted_call import ReceivedRequest, RequestLog, RuleTable, Stay
 from curb_client.testing.recorder import shortened
-from curb_client.testing.script_file import Message, Rule, Script, check_part, read_script
+from curb_client.testing.script_file import Message, Rule, Script, read_script
+from curb_client.testing.written_files import check_part
 
 __all__ = ["ReceivedRequest", "ScriptedAgent", "Send"]
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from curb_client.errors import UsageError
-from curb_client.testing.script_file import Rule, Script, check_part, read_script
+from curb_client.testing.script_file import Rule, Script, read_script
+from curb_client.testing.written_files import check_part
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "scripted-agent.yaml"
 
