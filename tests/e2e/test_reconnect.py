@@ -289,6 +289,7 @@ async def test_a_lost_room_is_joined_again_with_a_new_token(stage: Stage) -> Non
         await lost.simulate_scenario(SERVER_LEAVE)
         with pytest.raises(rtc.RpcError):
             await asyncio.wait_for(asking, 10)
+        await until(lambda: tokens.made == 2)
         retry = asyncio.ensure_future(call.agent.ask("job", message_id="m-1"))
         await until(lambda: call.agent.presence.is_there)
         assert (tokens.made, call.room is lost) == (2, False)
