@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from livekit import rtc
 import curb_client
 from curb_client import AgentCall, AgentClient, AgentRefusedError, RequestMeta
 from curb_client.protocol.envelope import Refusal
-from curb_client.testing import LiveKitServerHandle, livekit_server
+from curb_client.testing import LiveKitServerHandle
 
 SETTINGS = {
     "tts": {"provider": "kugelaudio", "voice": 1072},
@@ -28,9 +28,9 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def livekit() -> Iterator[LiveKitServerHandle]:
-    with livekit_server() as server:
-        yield server
+def livekit(curb_livekit: LiveKitServerHandle) -> LiveKitServerHandle:
+    """The server that ``--livekit`` chose."""
+    return curb_livekit
 
 
 @dataclass(frozen=True)
