@@ -4,8 +4,9 @@ The caller's app joins with :func:`join`, or hands its own room to :func:`connec
 :class:`AgentCall`. To test either against a real server: :mod:`curb_client.testing`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from curb_client._lazy import lazy_names
 
 if TYPE_CHECKING:
     from curb_client.errors import (
@@ -125,14 +126,4 @@ _HOMES: Final = {
     "TraceEvent": "curb_client.room.trace",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(__name__, globals(), _HOMES)

@@ -13,8 +13,9 @@ Which server that is: the one that runs already at ``CURB_LIVEKIT_URL`` (with ``
 end of the block. See :func:`find_or_install` for where its program comes from.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from curb_client._lazy import lazy_names
 
 if TYPE_CHECKING:
     from curb_client.testing.agent_process import AgentProcess
@@ -78,14 +79,4 @@ _HOMES: Final = {
     "ParticipantKind": "curb_client.testing.tokens",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(__name__, globals(), _HOMES)
