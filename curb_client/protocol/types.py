@@ -7,15 +7,19 @@ only there.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core.core_schema import ValidationInfo
+from typing_extensions import Self
 
-from curb_client.protocol.contract import MAX_ID_LENGTH, MAX_KEY_LENGTH
+from curb_client.protocol.scalars import WIRE, Id, JsonValue, Key, Whole
 
 __all__ = [
     "AgentMessage",
     "EffectiveSettings",
+    "HostModel",
     "Issue",
     "LlmSettings",
     "LlmUpdate",
@@ -31,11 +35,7 @@ __all__ = [
     "issues_of",
 ]
 
-Key = Annotated[StrictStr, Field(min_length=1, max_length=MAX_KEY_LENGTH, description="used verbatim on the wire")]
-Id = Annotated[StrictStr, Field(min_length=1, max_length=MAX_ID_LENGTH, description="unique per sender and call")]
 Voice = StrictStr | StrictInt | StrictFloat
-JsonValue = Any
-"""Whatever JSON can say: None, bool, int, float, str, list or dict."""
 
 
 class WireModel(BaseModel):
@@ -43,15 +43,39 @@ class WireModel(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
+    @classmethod
+    def from_wire(cls, value: object) -> Self:
+        """The model of a decoded JSON value; a property counts under the wire's name and no other.
+
+        Raises:
+            pydantic.ValidationError: it does not fit; see :func:`issues_of`.
+        """
+        return cls.model_validate(value, context=WIRE)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_python_names(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.context is not WIRE or not isinstance(value, dict):
+            return value
+        aliases = {name: field.alias or name for name, field in cls.model_fields.items()}
+        unknown = {name for name, alias in aliases.items() if name != alias and name in value}
+        return {name: inside for name, inside in value.items() if name not in unknown} if unknown else value
+
     def to_wire(self) -> dict[str, Any]:
         """The declared properties that are set, by their wire names; a payload of None stays, as null."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
+class HostModel(WireModel):
+    """A type of the host protocol: ``snake_case`` in Python, camelCase on the wire."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
 class Issue(WireModel):
     """One thing wrong with a payload or an update."""
 
-    path: list[StrictStr | StrictInt] = Field(description="property names and array indexes; empty is the whole")
+    path: list[StrictStr | Whole] = Field(description="property names and array indexes; empty is the whole")
     message: StrictStr
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, get_args
+
+import pytest
+
 from curb_client.errors import AuthoringError
 from curb_client.protocol import contract
+from curb_client.protocol.contract import ErrorCode
+from curb_client.protocol.host_errors import known_code, status_of
 from curb_client.protocol.states import AgentState
+from tests.protocol.vectors import cases, vectors
 
 
 def test_names_on_the_wire() -> None:
@@ -62,3 +69,46 @@ def test_our_number_is_not_livekits() -> None:
 def test_codes_and_states_are_text() -> None:
     assert contract.RefusalCode("no_handler") == "no_handler"
     assert AgentState("absent") == "absent"
+
+
+# Host protocol
+
+
+def test_host_protocol_names_and_limits() -> None:
+    assert contract.PROTOCOL_VERSION == 1
+    assert contract.PROTOCOL_VERSIONS == (1,)
+    assert contract.LIFECYCLE_PREFIX == "curb-hosted "
+    assert contract.MAX_GRACE_MS == 60_000
+    assert contract.HELD_MESSAGES == 32
+    assert contract.HEARTBEAT_SECONDS == 15.0
+    assert contract.RETAINED_RECORDS == 4096
+    assert contract.MAX_KEPT_BYTES == 4096
+    assert contract.RUNNER_PRODUCER == "runner"
+    assert contract.KNOWN_CLASSES == ("lifecycle", "host", "conversation")
+    assert contract.EVENT_ENDED == "curb.ended"
+    assert contract.EVENT_MESSAGES == "curb.messages"
+    assert contract.TRANSFER_NO_REPLY == "transfer_no_reply"
+    assert get_args(contract.CallState) == ("starting", "connected", "ending", "ended")
+    assert get_args(contract.CallDirection) == ("inbound", "outbound")
+
+
+def test_more_is_remembered_than_a_runner_sends_again() -> None:
+    assert contract.MAX_LINE_BYTES >= 2 * 2**20
+    assert contract.REMEMBERED_PRODUCERS * contract.REMEMBERED_RANGES >= contract.RETAINED_RECORDS
+
+
+@pytest.mark.parametrize("case", cases("statuses"))
+def test_status_vector(case: Any) -> None:
+    code = known_code(case["code"])
+    assert code is not None
+    assert status_of(code) == case["status"]
+
+
+def test_every_code_has_a_status() -> None:
+    assert [case["code"] for case in vectors("statuses")["cases"]] == [code.value for code in ErrorCode]
+    assert set(contract.STATUS_BY_CODE) == set(ErrorCode)
+
+
+def test_what_an_agent_refuses_a_runner_can_answer() -> None:
+    refusals = {code.value for code in contract.RefusalCode}
+    assert refusals - {"payload_too_large"} <= {code.value for code in ErrorCode}

@@ -43,12 +43,39 @@ def test_it_is_a_2020_12_schema() -> None:
 def test_every_type_is_under_defs() -> None:
     assert set(SCHEMA_TYPES) == {
         "AgentMessage",
+        "CallEnded",
+        "CallMessage",
+        "CallMessages",
+        "CallSettings",
+        "CallStarted",
+        "DrainAnswer",
         "EffectiveSettings",
+        "ErrorBody",
+        "EventBody",
+        "Health",
+        "HostBody",
+        "HostMessage",
         "Issue",
+        "JournalRecord",
+        "LifecycleDraining",
+        "LifecycleEnded",
+        "LifecycleReady",
+        "LiveCall",
+        "MessageAnswer",
         "MessageReply",
         "MessageRequest",
+        "PingLine",
         "RefusalData",
+        "RunnerStatus",
         "SessionUpdate",
+        "SettingsAnswer",
+        "StartCallAnswer",
+        "StartCallRequest",
+        "StopAnswer",
+        "TransferAnswer",
+        "TransferCancel",
+        "TransferStart",
+        "TurnBody",
     }
     assert set(SCHEMA_TYPES) <= set(committed()["$defs"])
 
@@ -63,7 +90,7 @@ def test_every_type_is_an_object_and_every_reference_leads_to_one() -> None:
 
 def test_unknown_properties_are_never_forbidden() -> None:
     for node in objects(committed()):
-        assert node.get("additionalProperties", True) is True
+        assert node.get("additionalProperties") is not False
         assert "unevaluatedProperties" not in node
         assert "propertyNames" not in node
 
@@ -72,13 +99,28 @@ def test_unknown_properties_are_never_forbidden() -> None:
     ("name", "required"),
     [
         ("AgentMessage", {"key"}),
+        ("DrainAnswer", {"draining"}),
         ("EffectiveSettings", {"tts", "stt", "llm"}),
+        ("ErrorBody", {"error"}),
+        ("Health", {"ok", "protocolVersion", "versions"}),
+        ("HostBody", {"type", "seq", "at", "id", "name", "payload", "expectsReply"}),
+        ("HostMessage", {"id", "name", "payload"}),
         ("Issue", {"path", "message"}),
+        ("JournalRecord", {"envelope", "producer", "seq", "class", "at", "body"}),
+        ("LifecycleDraining", {"event"}),
+        ("LifecycleReady", {"event", "address", "maxSessions", "warmupMs"}),
+        ("LiveCall", {"sessionId", "state", "startedAtMs"}),
         ("LlmUpdate", {"provider", "model"}),
+        ("MessageAnswer", {"id", "delivered"}),
         ("MessageReply", set()),
         ("MessageRequest", {"key", "id"}),
         ("RefusalData", set()),
+        ("RunnerStatus", {"protocolVersion", "maxSessions", "activeSessions", "draining", "sessions"}),
         ("SessionUpdate", set()),
+        ("SettingsAnswer", {"sessionId", "settings"}),
+        ("StartCallAnswer", {"sessionId", "accepted"}),
+        ("StartCallRequest", {"sessionId", "realtimeUrl", "realtimeToken"}),
+        ("StopAnswer", {"sessionId", "stopped"}),
     ],
 )
 def test_what_is_required(name: str, required: set[str]) -> None:
@@ -89,3 +131,35 @@ def test_names_are_the_wires() -> None:
     definitions = committed()["$defs"]
     assert set(definitions["LlmUpdate"]["properties"]) == {"provider", "model", "baseURL"}
     assert set(definitions["LlmSettings"]["properties"]) == {"provider", "model", "baseURL"}
+
+
+def test_what_the_texts_name_is_there() -> None:
+    definitions = committed()["$defs"]
+    assert set(definitions["StartCallRequest"]["properties"]) == {
+        "sessionId",
+        "realtimeUrl",
+        "realtimeToken",
+        "deploymentId",
+        "configurationVersion",
+        "clientContext",
+        "direction",
+        "experiments",
+    }
+    assert set(definitions["HostMessage"]["properties"]) == {"id", "name", "payload", "inReplyTo"}
+    assert set(definitions["ErrorBody"]["properties"]) == {
+        "error",
+        "detail",
+        "versions",
+        "requested",
+        "oldestRetained",
+        "path",
+        "issues",
+    }
+    assert definitions["LiveCall"]["properties"]["state"]["enum"] == ["starting", "connected", "ending", "ended"]
+
+
+def test_where_null_is_refused_it_is_no_default() -> None:
+    for name in ("StartCallRequest", "HostMessage"):
+        for inside in committed()["$defs"][name]["properties"].values():
+            assert "anyOf" not in inside
+            assert inside.get("default", "") is not None

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import copy
 import json
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ValidationError
 
 from curb_client.protocol.contract import LLM_PROVIDERS
+from curb_client.protocol.json_text import decode_json, encode_json
 from curb_client.protocol.schema import SCHEMA_PATH, SCHEMA_TYPES
 from curb_client.protocol.types import (
     EffectiveSettings,
@@ -37,16 +42,20 @@ def type_of(path: Path) -> str:
 
 def fits_the_model(path: Path) -> bool:
     try:
-        SCHEMA_TYPES[type_of(path)].model_validate(read(path))
+        SCHEMA_TYPES[type_of(path)].from_wire(read(path))
     except ValidationError:
         return False
     return True
 
 
-def fits_the_schema(path: Path) -> bool:
+@cache
+def validator(name: str) -> Draft202012Validator:
     document = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
-    validator = Draft202012Validator({**document, "$ref": f"#/$defs/{type_of(path)}"})
-    return bool(validator.is_valid(read(path)))
+    return Draft202012Validator({**document, "$ref": f"#/$defs/{name}"})
+
+
+def fits_the_schema(path: Path) -> bool:
+    return bool(validator(type_of(path)).is_valid(read(path)))
 
 
 @pytest.mark.parametrize("path", files("valid"), ids=lambda path: path.stem)
@@ -61,7 +70,7 @@ def test_invalid(path: Path) -> None:
     assert not fits_the_schema(path)
 
 
-@pytest.mark.parametrize(("verdict", "least", "in_total"), [("valid", 3, 25), ("invalid", 5, 35)])
+@pytest.mark.parametrize(("verdict", "least", "in_total"), [("valid", 3, 150), ("invalid", 5, 250)])
 def test_every_type_has_fixtures(verdict: str, least: int, in_total: int) -> None:
     found = Counter(type_of(path) for path in files(verdict))
     assert set(found) == set(SCHEMA_TYPES)
@@ -72,9 +81,69 @@ def test_every_type_has_fixtures(verdict: str, least: int, in_total: int) -> Non
 @pytest.mark.parametrize("path", files("valid"), ids=lambda path: path.stem)
 def test_what_was_read_can_be_written_and_read_again(path: Path) -> None:
     model = SCHEMA_TYPES[type_of(path)]
-    value = model.model_validate(read(path))
-    written = value.to_wire()  # type: ignore[attr-defined]
-    assert model.model_validate(json.loads(json.dumps(written))) == value
+    value = model.from_wire(read(path))
+    written = decode_json(encode_json(value))
+    assert model.from_wire(written) == value
+    assert validator(type_of(path)).is_valid(written)
+
+
+# One verdict of model and schema, beyond the fixtures
+
+scalars: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, False, 0, 1, -1, 1.0, 1.5, -0.0, 60_000, 2**53 - 1, 2**53, "", "x", "ready", "host", "1", [], {}]
+)
+json_values = scalars | st.recursive(
+    scalars | st.text(max_size=3),
+    lambda inside: st.lists(inside, max_size=2) | st.dictionaries(st.text(max_size=3), inside, max_size=2),
+    max_leaves=4,
+)
+lengths = st.sampled_from([0, 1, 127, 128, 129, 256, 257])
+texts = st.builds(lambda character, count: character * count, st.sampled_from(["k", "é", "😀"]), lengths)
+
+
+@cache
+def fixtures_of(name: str) -> list[Any]:
+    return [read(path) for verdict in ("valid", "invalid") for path in files(verdict) if type_of(path) == name]
+
+
+def places_in(value: Any) -> list[tuple[Any, Any]]:
+    """Every property and element, as its container and its name or index."""
+    if not isinstance(value, (dict, list)):
+        return []
+    own = list(value.items() if isinstance(value, dict) else enumerate(value))
+    return [*((value, name) for name, _ in own), *(place for _, inside in own for place in places_in(inside))]
+
+
+@pytest.mark.parametrize("name", SCHEMA_TYPES)
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_model_and_schema_agree(name: str, data: st.DataObject) -> None:
+    value = [copy.deepcopy(data.draw(st.sampled_from(fixtures_of(name))))]
+    for _ in range(data.draw(st.integers(1, 3))):
+        places = places_in(value)
+        container, at = data.draw(st.sampled_from(places))
+        if at != 0 and data.draw(st.booleans()):
+            del container[at]
+        else:
+            container[at] = data.draw(json_values | texts)
+        if not value:
+            return
+    try:
+        SCHEMA_TYPES[name].from_wire(value[0])
+        fits = True
+    except ValidationError:
+        fits = False
+    assert fits is validator(name).is_valid(value[0]), value[0]
+
+
+def test_a_python_name_is_no_name_on_the_wire() -> None:
+    update = {"llm": {"provider": "openai-compatible", "model": "m", "base_url": "https://llm.example.com"}}
+    read_update = SessionUpdate.from_wire(update)
+    assert read_update.llm is not None
+    assert read_update.llm.base_url is None
+    in_python = SessionUpdate.model_validate(update).llm
+    assert in_python is not None
+    assert in_python.base_url == "https://llm.example.com"
 
 
 def test_a_missing_payload_is_an_empty_object_and_null_stays_null() -> None:
