@@ -39,6 +39,8 @@ def test_the_report_makes_the_cause_plain(
 ) -> None:
     for name in ("agent.py", "seeded_mistakes.py"):
         shutil.copy(GOLDEN / name, pytester.path / name)
+    for name in ("CI", "BUILD_NUMBER"):  # pytest shows more then
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CURB_LIVEKIT_URL", curb_livekit.url)
     monkeypatch.setenv("CURB_LIVEKIT_API_KEY", curb_livekit.api_key)
     monkeypatch.setenv("CURB_LIVEKIT_API_SECRET", curb_livekit.api_secret)
