@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from typing_extensions import Self, Unpack
 
@@ -34,6 +35,8 @@ __all__ = [
     "livekit_server",
 ]
 
+DEFAULT_LIVEKIT: Final = "server"
+CHOICES: Final = "'embedded', 'server' or the URL of one that runs"
 READY_WITHIN = 15.0
 ATTEMPTS = 5
 
@@ -303,20 +306,25 @@ def livekit_server(choice: str | None = None, *, progress: Callable[[str], None]
     """Returns a LiveKit server to use in a ``with`` or ``async with`` block.
 
     Args:
-        choice: ``server`` for one of its own, started with the block; the URL (``ws://…``) of one that runs; by
-            default that of ``CURB_LIVEKIT_URL`` where it is set, else one of its own.
+        choice: ``embedded`` for one inside this process, ``server`` for a livekit-server, started with the block; the
+            URL (``ws://…``) of one that runs; by default that of ``CURB_LIVEKIT_URL`` where it is set, else
+            :data:`DEFAULT_LIVEKIT`.
         progress: takes each line that tells what goes on; None writes to standard error.
 
     Raises:
         LiveKitServerError: the choice is neither, or a URL comes without ``CURB_LIVEKIT_API_KEY`` or
             ``CURB_LIVEKIT_API_SECRET``.
     """
-    url = os.environ.get("CURB_LIVEKIT_URL") or "server" if choice is None else choice
+    url = os.environ.get("CURB_LIVEKIT_URL") or DEFAULT_LIVEKIT if choice is None else choice
     if url == "server":
         return LiveKitServer(progress=progress)
+    if url == "embedded":
+        from curb_client.testing.embedded import EmbeddedServer
+
+        return EmbeddedServer()
     source = "CURB_LIVEKIT_URL" if choice is None else "the choice of a LiveKit server"
     if "://" not in url:
-        raise LiveKitServerError(f"{source} is {url!r}; give 'server', or a URL like ws://localhost:7880.")
+        raise LiveKitServerError(f"{source} is {url!r}; give {CHOICES}, like ws://localhost:7880.")
     names = ("CURB_LIVEKIT_API_KEY", "CURB_LIVEKIT_API_SECRET")
     key, secret = (os.environ.get(name, "") for name in names)
     missing = [name for name, value in zip(names, (key, secret), strict=True) if not value]
