@@ -1,6 +1,6 @@
 # Every target sets up what it needs, from a bare Python 3.10 or newer.
 #
-#   make demo     an app and an agent in a room of a real LiveKit server, step by step
+#   make demo     an app and an agent in a room, step by step
 #   make test     everything that CI runs
 #   make help     the rest
 
@@ -11,7 +11,7 @@ NODE_AGENT := examples/node-agent
 PIP_FLAGS := --quiet --disable-pip-version-check --require-hashes
 WORKERS ?= 3
 
-.PHONY: help demo test test-main test-agents test-repeat test-long lint format bench lock schema clean
+.PHONY: help demo test test-main test-server test-agents test-repeat test-long lint format bench conformance lock schema clean
 
 help:
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -19,20 +19,25 @@ help:
 demo: $(VENV)/ready ## show an app and an agent exchanging messages
 	@$(VENV)/bin/curb-client demo
 
-test: lint test-main test-agents ## lint, all tests, and the room tests on livekit 1.1.21
+test: lint test-main test-server test-agents ## lint, all tests; the room tests on a real server too, and on livekit 1.1.21
 
 test-main: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## all tests on the newest livekit, with coverage
 	@echo '== tests, livekit 1.2.1'
 	@rm -f .coverage .coverage.*
 	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term $(ARGS)
 
+test-server: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## the room tests on a real livekit-server
+	@echo '== room tests, livekit 1.2.1, on livekit-server'
+	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/e2e --livekit=server $(ARGS)
+
 test-agents: $(AGENTS)/node-ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## the room tests beside livekit-agents, on livekit 1.1.21
 	@echo '== room tests, livekit 1.1.21 and livekit-agents'
 	@$(AGENTS)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/room tests/e2e tests/agents $(ARGS)
 
-test-repeat: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## the room tests ten times (TIMES=10): a flaky test is a failing test
-	@for n in $$(seq $${TIMES:-10}); do echo "== round $$n"; \
-		$(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile tests/room tests/e2e $(ARGS) || exit 1; done
+test-repeat: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## the room tests ten times (TIMES=10) on both servers: a flaky test is a failing test
+	@for n in $$(seq $${TIMES:-10}); do for server in embedded server; do echo "== round $$n, $$server"; \
+		$(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile tests/room tests/e2e --livekit=$$server $(ARGS) \
+		|| exit 1; done; done
 
 test-long: $(VENV)/ready $(VENV)/livekit-server ## 200 process exits, none of which may abort, and 200 calls that leave nothing
 	@CURB_EXITS=200 CURB_LONG=1 $(VENV)/bin/python -m pytest -q tests/e2e/test_lifetime.py $(ARGS)
@@ -49,6 +54,9 @@ format: $(VENV)/ready ## rewrite the sources in the project's style
 
 bench: $(VENV)/ready $(VENV)/livekit-server ## ask against the raw SDK: ratios, as a table and in bench.json
 	@$(VENV)/bin/python -m bench --json bench.json $(ARGS)
+
+conformance: $(VENV)/ready $(VENV)/livekit-server ## record anew what livekit-server does, for the embedded one to be measured against
+	@$(VENV)/bin/python -m tests.conformance --livekit=server --write
 
 schema: $(VENV)/ready ## write protocol.schema.json anew from the models
 	@$(VENV)/bin/python -m curb_client.protocol.schema

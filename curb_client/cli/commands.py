@@ -10,7 +10,7 @@ import click
 
 from curb_client import __version__
 from curb_client.cli import demo as demo_run
-from curb_client.cli import scenarios
+from curb_client.cli import scenarios, serve
 from curb_client.cli.servers import livekit_option, server_for
 
 
@@ -56,3 +56,14 @@ def test(paths: tuple[Path, ...], name_has: str, as_json: bool, junit_xml: Path 
         click.echo("interrupted", err=True)
         status = 130  # as of a program that SIGINT ended
     sys.exit(status)
+
+
+@cli.command()
+@livekit_option
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port for signalling; any that is free.")
+def server(livekit: str | None, port: int) -> None:
+    """Run a LiveKit server to develop against, until Ctrl-C.
+
+    Its URL, API key and secret are written on standard output, as lines of a .env file.
+    """
+    serve.run(serve.server_on_port(livekit, port))

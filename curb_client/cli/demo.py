@@ -83,7 +83,7 @@ def run(
         server.prepare()
         started = time.monotonic()
         with server:
-            report.server = f"livekit-server {server.version}" if server.version else server.url
+            report.server = server.title
             report.steps.append(Step("server", "running", "running", _ms_since(started)))
             _run_call(server, report, agent_command or AGENT_COMMAND, app_command or APP_COMMAND)
     except CurbError as error:

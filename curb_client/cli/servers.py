@@ -9,6 +9,7 @@ import click
 
 from curb_client import LiveKitServerError
 from curb_client.testing import LiveKitServerHandle, livekit_server
+from curb_client.testing.server import DEFAULT_LIVEKIT
 
 __all__ = ["livekit_option", "server_for"]
 
@@ -19,9 +20,10 @@ def livekit_option(command: F) -> F:
     """``--livekit`` for a command that needs a server."""
     return click.option(
         "--livekit",
-        metavar="server|URL",
-        help="'server' starts a livekit-server (got once, if need be); a ws:// URL uses one that runs, with "
-        "CURB_LIVEKIT_API_KEY and CURB_LIVEKIT_API_SECRET. Default: CURB_LIVEKIT_URL where it is set, else 'server'.",
+        metavar="embedded|server|URL",
+        help="'embedded' is a server inside this program; 'server' starts a livekit-server (got once, if need be); a "
+        "ws:// URL uses one that runs, with CURB_LIVEKIT_API_KEY and CURB_LIVEKIT_API_SECRET. Default: "
+        f"CURB_LIVEKIT_URL where it is set, else '{DEFAULT_LIVEKIT}'.",
     )(command)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from importlib import metadata
@@ -35,9 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("curb", "testing Curb agents").addoption(
         "--livekit",
         dest="curb_livekit",
-        metavar="server|URL",
-        help="the LiveKit server of the tests: 'server' starts one, a ws:// URL names one that runs (with "
-        "CURB_LIVEKIT_API_KEY and CURB_LIVEKIT_API_SECRET). Default: CURB_LIVEKIT_URL where set, else 'server'.",
+        metavar="embedded|server|URL",
+        help="the LiveKit server of the tests: 'embedded' is one in the test process, 'server' starts a "
+        "livekit-server, a ws:// URL names one that runs (with CURB_LIVEKIT_API_KEY and CURB_LIVEKIT_API_SECRET). "
+        "Default: CURB_LIVEKIT_URL where set, else 'embedded'.",
     )
 
 
@@ -51,8 +53,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     from curb_client.testing.binary import LIVEKIT_SERVER_VERSION
 
     packages = ", ".join(f"{name} {metadata.version(name)}" for name in ("curb-client", "livekit", "livekit-api"))
-    choice = config.getoption("curb_livekit") or "default"
-    return f"curb: {packages}, livekit-server {LIVEKIT_SERVER_VERSION} on demand (--livekit: {choice})"
+    choice = config.getoption("curb_livekit") or os.environ.get("CURB_LIVEKIT_URL") or "embedded"
+    return f"curb: {packages}; --livekit={choice} (livekit-server {LIVEKIT_SERVER_VERSION})"
 
 
 def _has_extra() -> bool:

@@ -35,7 +35,7 @@ __all__ = [
     "livekit_server",
 ]
 
-DEFAULT_LIVEKIT: Final = "server"
+DEFAULT_LIVEKIT: Final = "embedded"
 CHOICES: Final = "'embedded', 'server' or the URL of one that runs"
 READY_WITHIN = 15.0
 ATTEMPTS = 5
@@ -73,6 +73,11 @@ class LiveKitServerHandle(abc.ABC):
     @abc.abstractmethod
     def version(self) -> str | None:
         """Such as ``1.13.5``; None where it cannot be told."""
+
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return f"livekit-server {self.version}" if self.version else self.url
 
     def prepare(self) -> None:  # noqa: B027 - one that runs already needs none
         """Gets the program, which may take minutes once; ``start()`` does it too. Raises LiveKitServerError."""

@@ -77,8 +77,13 @@ def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
 # All is well
 
 
-def test_as_json_it_is_one_object_and_status_0() -> None:
-    run = run_command("demo", "--json")
+@pytest.mark.parametrize(
+    ("options", "server"),
+    [([], "the embedded server, like livekit-server "), (["--livekit=server"], "livekit-server ")],
+    ids=["default", "server"],
+)
+def test_as_json_it_is_one_object_and_status_0(options: list[str], server: str) -> None:
+    run = run_command("demo", "--json", *options)
     assert run.returncode == 0, run.stderr
     report = json.loads(run.stdout)
     assert report["ok"] is True
@@ -88,7 +93,7 @@ def test_as_json_it_is_one_object_and_status_0() -> None:
         assert step["got"] == step["expected"]
         assert 0 <= step["ms"] < 60_000
     assert report["versions"]["curb-client"] == __version__
-    assert report["server"].startswith("livekit-server ")
+    assert report["server"].startswith(server)
 
 
 def test_the_table_names_every_step(run_demo: Demo) -> None:
@@ -136,7 +141,7 @@ def test_a_server_that_dies_is_told(tmp_path: Path, options: list[str]) -> None:
     program.write_text("#!/bin/sh\necho cannot find my hat\nexit 3\n")
     program.chmod(0o755)
     env = {"CURB_LIVEKIT_SERVER": str(program), "COLUMNS": "400"}
-    result = CliRunner().invoke(cli, ["demo", *options], env=env)
+    result = CliRunner().invoke(cli, ["demo", "--livekit=server", *options], env=env)
     assert result.exit_code == 1, result.output
     assert "ended with exit status 3 before it was ready" in result.stdout
     assert "cannot find my hat" in result.stdout
@@ -181,7 +186,7 @@ def test_the_version_is_told() -> None:
 def test_what_is_no_server_is_a_usage_error(choice: str) -> None:
     result = CliRunner().invoke(cli, ["demo", f"--livekit={choice}"])
     assert result.exit_code == 2
-    assert f"is {choice!r}; give 'server', or a URL like ws://localhost:7880" in " ".join(result.output.split())
+    assert f"is {choice!r}; give 'embedded', 'server' or the URL of one that runs" in " ".join(result.output.split())
 
 
 def test_a_url_without_a_host_is_a_usage_error() -> None:

@@ -233,7 +233,9 @@ def test_without_the_extra_the_plugin_keeps_still(runs: Runs) -> None:
 
 def test_the_header_names_the_versions(runs: Runs) -> None:
     result = runs.run(ANSWERS)
-    result.stdout.fnmatch_lines([f"curb: curb-client *, livekit *, livekit-server {LIVEKIT_SERVER_VERSION} on demand*"])
+    result.stdout.fnmatch_lines(
+        [f"curb: curb-client *, livekit *; --livekit=ws://* (livekit-server {LIVEKIT_SERVER_VERSION})"]
+    )
 
 
 def test_the_marker_and_the_fixtures_are_documented(runs: Runs) -> None:
@@ -268,7 +270,9 @@ def test_an_unknown_option_of_the_marker_is_an_error_that_names_the_known(runs: 
 def test_a_choice_of_server_that_is_none(runs: Runs) -> None:
     result = runs.run(ANSWERS, "--livekit=nonsense")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["no LiveKit server for the tests: * is 'nonsense'; give 'server', or a URL like *"])
+    result.stdout.fnmatch_lines(
+        ["no LiveKit server for the tests: * is 'nonsense'; give 'embedded', 'server' or the URL of one *"]
+    )
 
 
 def test_the_marker_sets_the_call_up(runs: Runs) -> None:
@@ -289,7 +293,11 @@ def test_the_marker_sets_the_call_up(runs: Runs) -> None:
     runs.run(source).assert_outcomes(passed=1)
 
 
-def test_a_server_that_the_plugin_starts(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize(
+    "choice", [[], ["--livekit=embedded"], ["--livekit=server"]], ids=["default", "embedded", "server"]
+)
+def test_a_server_that_the_plugin_starts(pytester: pytest.Pytester, choice: list[str]) -> None:
     pytester.makepyfile(textwrap.dedent(ANSWERS))
-    result = pytester.runpytest_subprocess("-o", "asyncio_default_fixture_loop_scope=function", "--livekit=server")
+    result = pytester.runpytest_subprocess("-o", "asyncio_default_fixture_loop_scope=function", *choice)
     result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([f"curb: *; --livekit={choice[0].partition('=')[2] if choice else 'embedded'} *"])

@@ -9,6 +9,7 @@ import contextlib
 import os
 import secrets
 import threading
+import time
 import weakref
 from collections.abc import Callable, Coroutine
 from types import TracebackType
@@ -30,6 +31,9 @@ HOST: Final = "127.0.0.1"
 START_WITHIN: Final = 15.0
 STOP_WITHIN: Final = 10.0
 CALL_WITHIN: Final = 10.0
+
+PORT_BACK_WITHIN: Final = 5.0
+"""Seconds for a port that the server had before: a client that tries to come back may get it as its own."""
 
 T = TypeVar("T")
 
@@ -82,6 +86,10 @@ class EmbeddedServer(LiveKitServerHandle):
     def version(self) -> str:
         """The version of livekit-server that it behaves like."""
         return LIVEKIT_VERSION
+
+    @property
+    def title(self) -> str:
+        return f"the embedded server, like livekit-server {LIVEKIT_VERSION}"
 
     def log_tail(self, lines: int = 20) -> str:
         """The last lines on who came and went, and why, and on what was wrong with what clients sent."""
@@ -178,12 +186,17 @@ class EmbeddedServer(LiveKitServerHandle):
 
     async def _start_node(self) -> Node:
         start = _node_class().start
-        try:
-            node = await start(self._api_key, self._api_secret, self._options, self._journal, self._port)
-        except OSError as error:
-            raise LiveKitServerError(
-                f"The embedded LiveKit server could not listen at {HOST}:{self._port or 'any port'}: {error}"
-            ) from error
+        given_up = time.monotonic() + (PORT_BACK_WITHIN if self._has_run else 0)
+        while True:
+            try:
+                node = await start(self._api_key, self._api_secret, self._options, self._journal, self._port)
+                break
+            except OSError as error:
+                if time.monotonic() >= given_up:
+                    raise LiveKitServerError(
+                        f"The embedded LiveKit server could not listen at {HOST}:{self._port or 'any port'}: {error}"
+                    ) from error
+            await asyncio.sleep(0.02)
         self._port = node.port
         self._loop = asyncio.get_running_loop()
         self._has_run = True

@@ -116,6 +116,20 @@ def test_an_option_that_is_no_time(options: dict[str, Any]) -> None:
         EmbeddedServer(**options)
 
 
+def test_a_port_of_its_own_that_is_taken_for_a_while() -> None:
+    server = EmbeddedServer()
+    with server:
+        address = server.address
+    with socket.socket() as taking:
+        taking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taking.bind(("127.0.0.1", int(address.url.rpartition(":")[2])))
+        taking.listen()
+        threading.Timer(0.2, taking.close).start()
+        server.start()
+    assert server.address == address
+    server.stop()
+
+
 def test_a_port_that_is_none() -> None:
     with pytest.raises(UsageError, match="the port of an embedded server is 70000"):
         EmbeddedServer(port=70000)

@@ -1,0 +1,62 @@
+"""A LiveKit server to develop against, until Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+import click
+
+from curb_client import LiveKitServerError
+from curb_client.testing import LiveKitServer, LiveKitServerHandle
+from curb_client.testing.server import DEFAULT_LIVEKIT, free_ports
+
+__all__ = ["run", "server_on_port"]
+
+
+def server_on_port(choice: str | None, port: int) -> LiveKitServerHandle:
+    """The server of a choice, ``embedded`` or ``server``, that will take calls on this port (0: any that is free).
+
+    Raises:
+        click.UsageError: the choice names one that runs already, or nothing.
+    """
+    choice = choice or DEFAULT_LIVEKIT
+    if choice == "embedded":
+        from curb_client.testing.embedded import EmbeddedServer
+
+        return EmbeddedServer(port=port)
+    if choice == "server":
+        return LiveKitServer(
+            progress=lambda line: click.echo(line, err=True),
+            pick_ports=lambda: free_ports()._replace(signal=port) if port else free_ports(),
+        )
+    raise click.UsageError(f"--livekit is {choice!r}; give 'embedded' or 'server', a server to be started")
+
+
+def run(server: LiveKitServerHandle) -> None:
+    """Serve until SIGINT or SIGTERM. What one needs to join is written on standard output, as lines of a .env file.
+
+    Raises:
+        click.ClickException: the server could not be started.
+    """
+    ended = threading.Event()
+
+    def end(*_: Any) -> None:
+        ended.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    try:
+        with server:
+            for name, value in (
+                ("LIVEKIT_URL", server.url),
+                ("LIVEKIT_API_KEY", server.api_key),
+                ("LIVEKIT_API_SECRET", server.api_secret),
+            ):
+                click.echo(f"{name}={value}")
+            click.echo(f"{server.title} runs until Ctrl-C", err=True)
+            while not ended.wait(0.5):  # in pieces: Windows delivers Ctrl-C between two waits
+                pass
+    except LiveKitServerError as error:
+        raise click.ClickException(str(error)) from error
