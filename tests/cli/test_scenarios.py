@@ -246,7 +246,7 @@ def test_a_broken_file_as_json(run_test: Test) -> None:
         ([], "Missing argument 'FILE...'"),
         (["missing.yaml"], "'missing.yaml' does not exist"),
         (["."], "there is no *.yaml file in ."),
-        (["good.yaml", "--livekit=nonsense"], "give 'server', or a URL like ws://localhost:7880"),
+        (["good.yaml", "--livekit=nonsense"], "give 'embedded', 'server' or the URL of one that runs"),
     ],
 )
 def test_nothing_to_run_is_a_usage_error(arguments: list[str], told: str) -> None:
@@ -273,7 +273,7 @@ def test_a_server_that_dies_is_told(tmp_path: Path, as_json: bool) -> None:
     program = tmp_path / "server"
     program.write_text("#!/bin/sh\necho cannot find my hat\nexit 3\n")
     program.chmod(0o755)
-    options = ["--junit-xml=junit.xml", *(["--json"] if as_json else [])]
+    options = ["--livekit=server", "--junit-xml=junit.xml", *(["--json"] if as_json else [])]
     result = CliRunner().invoke(cli, ["test", "good.yaml", *options], env={"CURB_LIVEKIT_SERVER": str(program)})
     assert result.exit_code == 1, result.output
     assert "no LiveKit server: " in result.stdout

@@ -9,6 +9,7 @@ import pytest
 
 from curb_client.errors import LiveKitServerError
 from curb_client.testing import ExternalLiveKitServer, LiveKitAddress, LiveKitServer, livekit_server
+from curb_client.testing.embedded import EmbeddedServer
 from tests.testing.processes import a_strangers_server, answers
 
 pytestmark = [
@@ -44,9 +45,16 @@ def test_an_http_url_becomes_the_url_that_clients_need(running: LiveKitServer, m
 
 def test_without_a_named_server_one_is_started(binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CURB_LIVEKIT_SERVER", str(binary))
-    with livekit_server() as server:
+    with livekit_server("server") as server:
         assert isinstance(server, LiveKitServer)
         assert answers(server)
+
+
+@pytest.mark.parametrize("choice", [None, "embedded"])
+def test_the_embedded_server_is_the_default(choice: str | None) -> None:
+    with livekit_server(choice) as server:
+        assert isinstance(server, EmbeddedServer)
+        assert server.url.startswith("ws://127.0.0.1:")
 
 
 @pytest.mark.parametrize("wrong", ["CURB_LIVEKIT_API_KEY", "CURB_LIVEKIT_API_SECRET"])

@@ -26,8 +26,18 @@ from tests.testing.processes import REPOSITORY
 NAME = "curb-embedded-livekit"
 
 
+@pytest.fixture(autouse=True)
+def threads_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers of the whole run are not looked at."""
+    others = [thread for thread in threading.enumerate() if thread.name == NAME]
+    monkeypatch.setattr(sys.modules[__name__], "OTHERS", others)
+
+
+OTHERS: list[threading.Thread] = []
+
+
 def server_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == NAME]
+    return [thread for thread in threading.enumerate() if thread.name == NAME and thread not in OTHERS]
 
 
 def answers(server: EmbeddedServer) -> bool:
