@@ -1,4 +1,4 @@
-"""AgentCall inside a real livekit-agents worker, dispatched by the real server.
+"""AgentCall inside a real livekit-agents worker, dispatched by the embedded server and by the real one.
 
 Runs in an environment of its own (``make test-agents``), since livekit-agents pins its version of livekit.
 """
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.livekit
 WORKER = str(Path(__file__).with_name("worker.py"))
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[LiveKitServerHandle]:
-    with livekit_server() as started:
+@pytest.fixture(scope="module", params=["embedded", "server"])
+def server(request: pytest.FixtureRequest) -> Iterator[LiveKitServerHandle]:
+    with livekit_server(request.param) as started:
         yield started
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from livekit.protocol import models
 
+from curb_client.testing.embedded.fault_table import FaultTable
 from curb_client.testing.embedded.ice import UdpSocket
 from curb_client.testing.embedded.joins import ApiKey
 from curb_client.testing.embedded.journal import Journal
@@ -29,6 +30,7 @@ class Context:
     journal: Journal
     key: ApiKey
     udp: UdpSocket
+    faults: FaultTable = field(default_factory=FaultTable)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import cast
 
+from curb_client.testing.embedded.fault_table import FaultTable
 from curb_client.testing.embedded.journal import Journal
 from curb_client.testing.embedded.stun import binding_response, parse_binding_request
 
@@ -22,8 +23,9 @@ SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 class UdpSocket(asyncio.DatagramProtocol):
     """The socket of all participants' transports."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, faults: FaultTable | None = None) -> None:
         self._journal = journal
+        self._faults = faults or FaultTable()
         self._transport: asyncio.DatagramTransport | None = None
         self._closed = asyncio.get_running_loop().create_future()
         self._by_ufrag: dict[str, tuple[IceSession, str]] = {}
@@ -31,10 +33,10 @@ class UdpSocket(asyncio.DatagramProtocol):
         self.address: Address = ("", 0)
 
     @classmethod
-    async def open(cls, host: str, journal: Journal) -> UdpSocket:
+    async def open(cls, host: str, journal: Journal, faults: FaultTable | None = None) -> UdpSocket:
         """A socket on a free port; OSError where the host is not this machine's."""
         loop = asyncio.get_running_loop()
-        _, udp = await loop.create_datagram_endpoint(lambda: cls(journal), local_addr=(host, 0))
+        _, udp = await loop.create_datagram_endpoint(lambda: cls(journal, faults), local_addr=(host, 0))
         return udp
 
     async def close(self) -> None:
@@ -47,6 +49,13 @@ class UdpSocket(asyncio.DatagramProtocol):
 
     def datagram_in(self, data: bytes, address: Address) -> None:
         """Every datagram that arrives."""
+        if self._faults.datagrams:
+            owner = self._owner(data, address)
+            self._faults.datagram(len(data), owner, "from", lambda: self._take(data, address))
+        else:
+            self._take(data, address)
+
+    def _take(self, data: bytes, address: Address) -> None:
         first = data[0] if data else 0
         if first < 4:
             self._answer_check(data, address)
@@ -59,8 +68,22 @@ class UdpSocket(asyncio.DatagramProtocol):
 
     def datagram_out(self, data: bytes, address: Address) -> None:
         """Every datagram that leaves."""
+        if self._faults.datagrams:
+            owner = self._owner(b"", address)
+            self._faults.datagram(len(data), owner, "to", lambda: self._send(data, address))
+        else:
+            self._send(data, address)
+
+    def _send(self, data: bytes, address: Address) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.sendto(data, address)
+
+    def _owner(self, data: bytes, address: Address) -> str:
+        """Who is at the other end of a datagram, for the faults; empty where nobody knows."""
+        session = self._by_address.get(address)
+        if session is None and data and data[0] < 4 and (request := parse_binding_request(data)):
+            session, _ = self._by_ufrag.get(request.local_ufrag, (None, ""))
+        return session.owner if session else ""
 
     def _answer_check(self, data: bytes, address: Address) -> None:
         request = parse_binding_request(data)
@@ -116,6 +139,8 @@ class IceSession:
         """
         self.ufrag = ""
         self.password = ""
+        self.owner = ""
+        """The identity of the participant, for the faults."""
         self.last_heard = time.monotonic()
         """When the last connectivity check came; clients send one every few seconds."""
         self._udp = udp

@@ -9,6 +9,8 @@ from aiohttp import web
 from livekit.protocol import models
 
 from curb_client.testing.embedded.context import Context
+from curb_client.testing.embedded.dispatch import Dispatches
+from curb_client.testing.embedded.fault_table import FaultTable
 from curb_client.testing.embedded.ice import UdpSocket
 from curb_client.testing.embedded.joins import MAX_REQUEST_BYTES, ApiKey
 from curb_client.testing.embedded.journal import Journal
@@ -35,21 +37,33 @@ class Node:
         self.port = 0
 
     @classmethod
-    async def start(cls, api_key: str, api_secret: str, options: Options, journal: Journal, port: int = 0) -> Node:
+    async def start(
+        cls,
+        api_key: str,
+        api_secret: str,
+        options: Options,
+        journal: Journal,
+        port: int = 0,
+        faults: FaultTable | None = None,
+    ) -> Node:
         """Runs in the running loop.
 
         Args:
             port: for signalling; 0 for any that is free. The one for WebRTC is always any.
+            faults: what is to go wrong; nothing unless given.
 
         Raises:
             OSError: the port is taken.
         """
-        context = Context(options, journal, ApiKey(api_key, api_secret), await UdpSocket.open(HOST, journal))
+        faults = faults or FaultTable()
+        udp = await UdpSocket.open(HOST, journal, faults)
+        context = Context(options, journal, ApiKey(api_key, api_secret), udp, faults)
         rooms = Rooms(context)
         signalling = Signalling(context, rooms)
         app = web.Application()
         signalling.add_routes(app)
         room_service(context, rooms).add_routes(app)
+        Dispatches(context, rooms).add_routes(app)
         app.router.add_get("/", _healthy)
         runner = web.AppRunner(
             app,

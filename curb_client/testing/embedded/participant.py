@@ -65,10 +65,13 @@ class Participant:
         self.tracks = Tracks()
         self.timers = Timers()
         self.transport = Transport(context.udp, self, context.journal)
+        self.transport.ice.owner = claims.identity
         self.last_sequence = 0
         """Of the reliable packets that came; those up to it are repeats."""
         self.cut_next_resume: requests.CutResume | None = None
         self.is_closed = False
+        self.is_dead = False
+        """Whether a fault has killed it: nothing that it may still say is heard."""
         self._socket: SignalSocket | None = None
         self._last_signal = time.monotonic()
         self._kept: deque[tuple[float, Routed]] = deque(maxlen=MOST_KEPT)
@@ -118,11 +121,25 @@ class Participant:
 
     def signal_in(self, request: rtc.SignalRequest) -> None:
         """Every signalling message that it sends."""
+        if self.context.faults.signals:
+            self.context.faults.signal(self.identity, lambda: self._take_signal(request))
+        else:
+            self._take_signal(request)
+
+    def _take_signal(self, request: rtc.SignalRequest) -> None:
+        if self.is_dead:
+            return
         self._last_signal = time.monotonic()
         requests.handle(self, request)
 
     def signal_out(self, response: rtc.SignalResponse) -> None:
         """Every signalling message that it is sent; lost where it has no connection."""
+        if self.context.faults.signals:
+            self.context.faults.signal(self.identity, lambda: self._send_signal(response))
+        else:
+            self._send_signal(response)
+
+    def _send_signal(self, response: rtc.SignalResponse) -> None:
         if self._socket is not None:
             self._socket.send(response)
 
@@ -304,15 +321,25 @@ class Participant:
                 return
             self.last_sequence = packet.sequence
         routed = stamp(packet, self._sender, label)
-        if routed is not None:
+        if routed is None:
+            return
+        if self.context.faults.packets:
+            self.context.faults.packet(routed, self.identity, "from", lambda left: self.room.route(left, self))
+        else:
             self.room.route(routed, self)
 
     def packet_out(self, routed: Routed) -> None:
         """Every data packet that it is sent."""
         if self.is_active:
-            self.transport.send(routed.label, routed.data)
+            if self.context.faults.packets:
+                self.context.faults.packet(routed, self.identity, "to", self._send_packet)
+            else:
+                self._send_packet(routed)
         elif routed.is_kept_for_the_joining:
             self._kept.append((time.monotonic(), routed))
+
+    def _send_packet(self, routed: Routed) -> None:
+        self.transport.send(routed.label, routed.data)
 
     # The transport
 
@@ -331,9 +358,10 @@ class Participant:
         if left > 0:
             self.timers.set("transport", left, self.watch_transport)
         else:
-            self._ask_to_resume(f"was silent for {silent:.1f} s")
+            self.ask_to_resume(f"was silent for {silent:.1f} s")
 
-    def _ask_to_resume(self, why: str) -> None:
+    def ask_to_resume(self, why: str) -> None:
+        """Tells the client to resume, for the reason that the journal gets, and closes its connection."""
         self.context.journal.write(f"{self!r} {why}, and is asked to resume")
         self.tell_leave(models.CONNECTION_TIMEOUT, rtc.LeaveRequest.RESUME)
         socket, self._socket = self._socket, None
@@ -358,6 +386,13 @@ class Participant:
         """Has the client come back in another session."""
         self.tell_leave(reason, rtc.LeaveRequest.RECONNECT)
         self.room.remove(self, reason, told=False)
+
+    def die(self) -> None:
+        """As if the client's process had been killed: it stays away, and its session waits for it in vain."""
+        self.transport.ice.close()  # first, so that its goodbye to the transport is not heard either
+        self.tell_leave(models.CLIENT_INITIATED, rtc.LeaveRequest.DISCONNECT)
+        self.is_dead = True
+        self.drop_socket()
 
     def close(self, reason: models.DisconnectReason, *, told: bool) -> None:
         """The room's part of the end: :meth:`Room.remove` does the rest."""

@@ -12,13 +12,13 @@ from livekit.protocol import models, rtc
 from livekit.protocol.room import RoomConfiguration
 
 from curb_client.testing.embedded.context import SERVER_INFO, Context, Timers
-from curb_client.testing.embedded.joins import Join, RefusedError
+from curb_client.testing.embedded.joins import Claims, Join, RefusedError
 from curb_client.testing.embedded.participant import Participant
 from curb_client.testing.embedded.routing import NonceMemory, Routed, addressed, is_for
 from curb_client.testing.embedded.signal_socket import SignalSocket
 from curb_client.testing.embedded.updates import Updates
 
-__all__ = ["Room", "Rooms"]
+__all__ = ["Room", "RoomWatcher", "Rooms"]
 
 PING_INTERVAL: Final = 5
 PING_TIMEOUT: Final = 15
@@ -72,6 +72,7 @@ class Room:
         Raises:
             RefusedError: the room is full.
         """
+        self._rooms.watcher.joins(self, join.claims)
         before = self.participants.get(join.claims.identity)
         if before is not None:
             self.remove(before, models.DUPLICATE_IDENTITY)
@@ -124,6 +125,7 @@ class Room:
         if self.participants.get(participant.identity) is participant:
             del self.participants[participant.identity]
         participant.close(reason, told=told)
+        self._rooms.watcher.left(participant, reason)
         self._count()
         if self.is_closed:  # everybody leaves
             return
@@ -168,10 +170,27 @@ class Room:
         self.route(addressed(packet, label), None)
 
 
+class RoomWatcher:
+    """Who wants to know what becomes of rooms."""
+
+    def room_made(self, room: Room, config: RoomConfiguration) -> None:
+        """Nobody is in it yet."""
+
+    def room_closed(self, room: Room) -> None:
+        """Everybody has left it."""
+
+    def joins(self, room: Room, claims: Claims) -> None:
+        """Somebody is about to join; raises RefusedError where that may not be."""
+
+    def left(self, participant: Participant, reason: models.DisconnectReason) -> None:
+        """Somebody's stay has ended."""
+
+
 class Rooms:
     """The rooms of one server, by name."""
 
     def __init__(self, context: Context) -> None:
+        self.watcher = RoomWatcher()
         self._context = context
         self._rooms: dict[str, Room] = {}
 
@@ -186,13 +205,16 @@ class Rooms:
         room = self._rooms.get(name)
         if room is None:
             room = self._rooms[name] = Room(self._context, self, name)
+            configuration = RoomConfiguration()
             if config:
                 try:
-                    room.configure(json_format.ParseDict(dict(config), RoomConfiguration(), ignore_unknown_fields=True))
+                    room.configure(json_format.ParseDict(dict(config), configuration, ignore_unknown_fields=True))
                 except json_format.ParseError as error:
                     self._context.journal.once("room configurations that made no sense", f"roomConfig: {error}")
+            self.watcher.room_made(room, configuration)
         return room
 
     def discard(self, room: Room) -> None:
         if self._rooms.get(room.info.name) is room:
             del self._rooms[room.info.name]
+            self.watcher.room_closed(room)

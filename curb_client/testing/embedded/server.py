@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from typing_extensions import Self, Unpack
 
 from curb_client.errors import LiveKitServerError, UsageError
+from curb_client.testing.embedded.fault_table import FaultTable
+from curb_client.testing.embedded.faults import Faults
 from curb_client.testing.embedded.journal import Journal
 from curb_client.testing.embedded.options import LIVEKIT_VERSION, Options, OptionValues
 from curb_client.testing.server import LiveKitAddress, LiveKitServerHandle
@@ -31,7 +33,6 @@ HOST: Final = "127.0.0.1"
 START_WITHIN: Final = 15.0
 STOP_WITHIN: Final = 10.0
 CALL_WITHIN: Final = 10.0
-
 PORT_BACK_WITHIN: Final = 5.0
 """Seconds for a port that the server had before: a client that tries to come back may get it as its own."""
 
@@ -70,6 +71,8 @@ class EmbeddedServer(LiveKitServerHandle):
         self._port = port
         self._options = Options(**options)
         self._journal = Journal()
+        self._fault_table = FaultTable()
+        self._faults = Faults(self, self._fault_table, self._journal.write)
         self._has_run = False
         self._node: Node | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -154,6 +157,16 @@ class EmbeddedServer(LiveKitServerHandle):
     # Both
 
     @property
+    def is_running(self) -> bool:
+        """Whether it has been started and not stopped."""
+        return self._node is not None
+
+    @property
+    def faults(self) -> Faults:
+        """What can be made to go wrong."""
+        return self._faults
+
+    @property
     def node(self) -> Node:
         """The parts of the server that runs, for its own loop only; see :meth:`call`.
 
@@ -189,7 +202,9 @@ class EmbeddedServer(LiveKitServerHandle):
         given_up = time.monotonic() + (PORT_BACK_WITHIN if self._has_run else 0)
         while True:
             try:
-                node = await start(self._api_key, self._api_secret, self._options, self._journal, self._port)
+                node = await start(
+                    self._api_key, self._api_secret, self._options, self._journal, self._port, self._fault_table
+                )
                 break
             except OSError as error:
                 if time.monotonic() >= given_up:

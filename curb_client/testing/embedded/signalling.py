@@ -79,6 +79,8 @@ class Signalling:
     async def _serve(self, request: web.Request, join: Join) -> web.StreamResponse:
         if request.headers.get(hdrs.UPGRADE, "").lower() != "websocket":
             raise RefusedError(404, "this is for websockets")
+        if self._context.faults.joins:
+            await self._check_faults(request, join)
         if not self.is_open:
             raise RefusedError(503, "the server is being stopped")
         socket = SignalSocket(self._context.journal)
@@ -89,6 +91,14 @@ class Signalling:
             return await socket.serve(request, participant.signal_in)
         finally:
             participant.signal_lost(socket)
+
+    async def _check_faults(self, request: web.Request, join: Join) -> None:
+        """Returns when nothing holds the join any more; RefusedError where a fault refuses it."""
+        status = await self._context.faults.join(join.claims.identity)
+        if status:
+            raise RefusedError(status, "a fault refuses this join")
+        if request.transport is None or request.transport.is_closing():
+            raise RefusedError(408, "the client has given up meanwhile")  # to nobody
 
     def admit(self, join: Join, socket: SignalSocket) -> Participant | None:
         """Every join and every resume: the participant that it makes or goes on with.

@@ -1,0 +1,131 @@
+"""The faults of one server, in its loop: where everything passes asks them. How to make some: :mod:`.faults`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+
+if TYPE_CHECKING:  # a server that does not run yet loads nothing that only a running one needs
+    from curb_client.testing.embedded.routing import Routed
+
+__all__ = ["Direction", "Fault", "FaultTable", "Way"]
+
+Direction = Literal["from", "to"]
+Place = Literal["packets", "datagrams", "signals", "joins"]
+
+
+class Way(NamedTuple):
+    """Where something passes: whom, and whether it comes from it or goes to it."""
+
+    participant: str
+    direction: Direction
+
+
+class Fault:
+    """Something that goes wrong on purpose.
+
+    Attributes:
+        what: what it does and to what, for people.
+        count: how often it has happened so far: packets, datagrams, signalling messages or joins hit.
+        is_over: whether its block has ended.
+    """
+
+    places: ClassVar[frozenset[Place]] = frozenset()
+    """Which of the methods below have something to do."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.count = 0
+        self.is_over = False
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.count}{' so far' if not self.is_over else ''}"
+
+    def packet(self, routed: Routed, way: Way, forward: Callable[[Routed], None]) -> None:  # noqa: ARG002
+        """A data packet passes; ``forward`` lets one through."""
+        forward(routed)
+
+    def datagram(self, size: int, way: Way, forward: Callable[[], None]) -> None:  # noqa: ARG002
+        """A datagram of so many bytes passes."""
+        forward()
+
+    def holds(self, participant: str, again: Callable[[], None]) -> bool:  # noqa: ARG002
+        """Whether it keeps a signalling message, of either direction; ``again`` is for when it is over."""
+        return False
+
+    async def join(self, participant: str) -> int:  # noqa: ARG002
+        """Somebody joins or resumes: returns the HTTP status to refuse it with, or 0, now or later."""
+        return 0
+
+    def end(self) -> None:
+        """Its block has ended: what it holds goes on."""
+
+
+class FaultTable:
+    """The faults of one server, in the order in which they began; outlives its restarts."""
+
+    def __init__(self) -> None:
+        self._active: tuple[Fault, ...] = ()
+        self.packets: tuple[Fault, ...] = ()
+        self.datagrams: tuple[Fault, ...] = ()
+        self.signals: tuple[Fault, ...] = ()
+        self.joins: tuple[Fault, ...] = ()
+        """Those with something to do at each place; empty where nothing is to go wrong."""
+
+    def add(self, fault: Fault) -> None:
+        self._set((*self._active, fault))
+
+    def remove(self, fault: Fault) -> None:
+        self._set(tuple(each for each in self._active if each is not fault))
+        fault.is_over = True
+        fault.end()
+
+    def _set(self, active: tuple[Fault, ...]) -> None:
+        def at(place: Place) -> tuple[Fault, ...]:
+            return tuple(fault for fault in active if place in fault.places)
+
+        self._active = active
+        self.packets, self.datagrams = at("packets"), at("datagrams")
+        self.signals, self.joins = at("signals"), at("joins")
+
+    def packet(self, routed: Routed, participant: str, direction: Direction, forward: Callable[[Routed], None]) -> None:
+        """Sends a packet through all faults, and what they leave of it on its way."""
+        _packet_through(self.packets, routed, Way(participant, direction), forward)
+
+    def datagram(self, size: int, participant: str, direction: Direction, forward: Callable[[], None]) -> None:
+        """As :meth:`packet`; ``participant`` is empty where nobody knows whose it is."""
+        way = Way(participant, direction)
+        for fault in reversed(self.datagrams):
+            forward = _before(fault, size, way, forward)
+        forward()
+
+    def signal(self, participant: str, forward: Callable[[], None]) -> None:
+        """As :meth:`packet`, for signalling in both directions."""
+        for fault in self.signals:
+            if fault.holds(participant, lambda: self.signal(participant, forward)):
+                return
+        forward()
+
+    async def join(self, participant: str) -> int:
+        """Returns, when nothing holds the join any more, the HTTP status to refuse it with, or 0."""
+        for fault in self.joins:
+            status = 0 if fault.is_over else await fault.join(participant)
+            if status:
+                return status
+        return 0
+
+
+def _packet_through(faults: tuple[Fault, ...], routed: Routed, way: Way, forward: Callable[[Routed], None]) -> None:
+    for index, fault in enumerate(faults):
+        if not fault.is_over:  # a packet that was held may outlast it
+            fault.packet(routed, way, _after(faults[index + 1 :], way, forward))
+            return
+    forward(routed)
+
+
+def _after(faults: tuple[Fault, ...], way: Way, forward: Callable[[Routed], None]) -> Callable[[Routed], None]:
+    return lambda left: _packet_through(faults, left, way, forward)
+
+
+def _before(fault: Fault, size: int, way: Way, forward: Callable[[], None]) -> Callable[[], None]:
+    return lambda: forward() if fault.is_over else fault.datagram(size, way, forward)
