@@ -1,0 +1,1 @@
+"""A client for CrabTalk daemons, and a gateway that brings one into a room."""

@@ -1,0 +1,1 @@
+"""What the model receives: build it, record it, read it, compare it."""
