@@ -1,0 +1,1 @@
+"""A model that answers as scripted, behind OpenAI's interface."""
