@@ -21,8 +21,16 @@ if TYPE_CHECKING:
         assert_snapshot,
         assert_tool_offered,
     )
+    from curb_client.model.builder.core import AgentCore
+    from curb_client.model.builder.prose import Prose
+    from curb_client.model.builder.skill import Content, Instruction, Skill, Tool
+    from curb_client.model.builder.turn import Llm, TurnError, Turns
+    from curb_client.model.builder.typed_text import TypedText
     from curb_client.model.changes import Change, RequestDiff, diff
     from curb_client.model.context import AvailableSkill, ContextLine, ContextTool, CurrentContext, Problem
+    from curb_client.model.endpoint.script import Answer, Call, ModelScript, Rule
+    from curb_client.model.endpoint.script_file import load_script
+    from curb_client.model.endpoint.server import ModelEndpoint
     from curb_client.model.message import ContextEvent, Message, ToolCall, ToolResult
     from curb_client.model.prefix import PrefixStep, estimate_tokens
     from curb_client.model.recording import RecordedRequest, read_recording
@@ -31,23 +39,38 @@ if TYPE_CHECKING:
     from curb_client.model.system_text import SystemText
 
 __all__ = [
+    "AgentCore",
+    "Answer",
     "AvailableSkill",
+    "Call",
     "Change",
+    "Content",
     "ContextEvent",
     "ContextLine",
     "ContextTool",
     "CurrentContext",
+    "Instruction",
+    "Llm",
     "Message",
+    "ModelEndpoint",
     "ModelRequest",
+    "ModelScript",
     "OfferedTool",
     "PrefixStep",
     "Problem",
+    "Prose",
     "RecordedRequest",
     "RequestDiff",
+    "Rule",
+    "Skill",
     "Step",
     "SystemText",
+    "Tool",
     "ToolCall",
     "ToolResult",
+    "TurnError",
+    "Turns",
+    "TypedText",
     "assert_instruction",
     "assert_not_offered",
     "assert_prefix_stable",
@@ -56,28 +79,44 @@ __all__ = [
     "diff",
     "estimate_tokens",
     "ledger",
+    "load_script",
     "read_recording",
     "render_ledger",
 ]
 
 _HOMES: Final = {
+    "AgentCore": "curb_client.model.builder.core",
+    "Answer": "curb_client.model.endpoint.script",
     "AvailableSkill": "curb_client.model.context",
+    "Call": "curb_client.model.endpoint.script",
     "Change": "curb_client.model.changes",
+    "Content": "curb_client.model.builder.skill",
     "ContextEvent": "curb_client.model.message",
     "ContextLine": "curb_client.model.context",
     "ContextTool": "curb_client.model.context",
     "CurrentContext": "curb_client.model.context",
+    "Instruction": "curb_client.model.builder.skill",
+    "Llm": "curb_client.model.builder.turn",
     "Message": "curb_client.model.message",
+    "ModelEndpoint": "curb_client.model.endpoint.server",
     "ModelRequest": "curb_client.model.request",
+    "ModelScript": "curb_client.model.endpoint.script",
     "OfferedTool": "curb_client.model.request",
     "PrefixStep": "curb_client.model.prefix",
     "Problem": "curb_client.model.context",
+    "Prose": "curb_client.model.builder.prose",
     "RecordedRequest": "curb_client.model.recording",
     "RequestDiff": "curb_client.model.changes",
+    "Rule": "curb_client.model.endpoint.script",
+    "Skill": "curb_client.model.builder.skill",
     "Step": "curb_client.model.steps",
     "SystemText": "curb_client.model.system_text",
+    "Tool": "curb_client.model.builder.skill",
     "ToolCall": "curb_client.model.message",
     "ToolResult": "curb_client.model.message",
+    "TurnError": "curb_client.model.builder.turn",
+    "Turns": "curb_client.model.builder.turn",
+    "TypedText": "curb_client.model.builder.typed_text",
     "assert_instruction": "curb_client.model.assertions",
     "assert_not_offered": "curb_client.model.assertions",
     "assert_prefix_stable": "curb_client.model.assertions",
@@ -86,6 +125,7 @@ _HOMES: Final = {
     "diff": "curb_client.model.changes",
     "estimate_tokens": "curb_client.model.prefix",
     "ledger": "curb_client.model.steps",
+    "load_script": "curb_client.model.endpoint.script_file",
     "read_recording": "curb_client.model.recording",
     "render_ledger": "curb_client.model.steps",
 }

@@ -31,8 +31,9 @@ class Step:
     lines: tuple[str, ...]
 
     def render(self) -> str:
-        """The heading, the state, the lines."""
-        heading = f"=== {self.said}: {', '.join(self.called)}" if self.called else f"=== {self.said}"
+        """The heading in one line, the state, the lines."""
+        said = " ".join(self.said.split())
+        heading = f"=== {said}: {', '.join(self.called)}" if self.called else f"=== {said}"
         state = [f"state: {name} = {_json(value)}" for name, value in (self.state or {}).items()]
         return "\n".join([heading, *state, *self.lines])
 

@@ -1,0 +1,1 @@
+"""A small agent core that writes what the model receives from the agent's state."""
