@@ -17,9 +17,26 @@
     ├── ConnectFailedError               the room could not be joined
     ├── HostUnavailableError             ask_host: no host is connected, or the call ended meanwhile
     ├── HostTimeoutError (TimeoutError)  ask_host: the host did not answer in time
+    ├── RunnerError                      a host's trouble with a runner
+    │   ├── RunnerRefusedError           the runner answered no; ``code`` says why: a class for each
+    │   │   ├── RunnerUnauthorizedError, RunnerNotFoundError, RunnerInvalidRequestError,
+    │   │   │   RunnerSessionNotFoundError, RunnerAtCapacityError, RunnerGenerationMismatchError,
+    │   │   │   RunnerDrainingError, RunnerStartFailedError, RunnerTakesNoCallsError, RunnerCursorTooOldError,
+    │   │   │   RunnerNoJournalError, RunnerInternalError, RunnerNoHandlerError, RunnerInvalidPayloadError,
+    │   │   │   RunnerHandlerFailedError, RunnerNotAdjustableError, RunnerInvalidSettingsError
+    │   │   └── ProtocolVersionError     it speaks another version of the protocol
+    │   │       └── RunnerUnknownVersionError    and says so
+    │   ├── RunnerUnreachableError       no answer; ``maybe_taken`` says whether the request may have arrived
+    │   │   └── RunnerTimeoutError (TimeoutError)    not in time
+    │   ├── RunnerAnswerError            an answer that is not what the protocol says
+    │   ├── EventStreamError             a stream of events that cannot go on; ``cut`` names the calls
+    │   ├── RunnerProcessError           the runner's process ended, or is not ready in time
+    │   └── NoRunnerError                no runner of the pool takes the call; ``reasons`` has each one's
+    ├── RunnerStartError                 a Runner here could not start: its address, or what it warms up
     ├── LiveKitServerError               the test kit could not get, start or reach a LiveKit server
     ├── AgentProcessError                the process of an agent under test ended, or does not answer
     ├── ExpectationError (AssertionError)    what a test expected of the agent did not come
+    ├── UnmatchedRequestError (AssertionError)   a scripted model was sent what no rule of its script fits
     └── UnexpectedRequestError (AssertionError)  a scripted agent was sent what it was not scripted for
 
 What is not in the tree is not ours: a request that LiveKit could not carry (a time-out of the exchange,
@@ -28,10 +45,11 @@ a peer that left) raises LiveKit's own ``livekit.rtc.RpcError``, unchanged (host
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from curb_client.protocol.host_types import ErrorBody
     from curb_client.protocol.types import Issue
     from curb_client.testing.scripted import ReceivedRequest
 
@@ -43,6 +61,7 @@ __all__ = [
     "ClosedError",
     "ConnectFailedError",
     "CurbError",
+    "EventStreamError",
     "ExpectationError",
     "HostTimeoutError",
     "HostUnavailableError",
@@ -52,8 +71,36 @@ __all__ = [
     "InvalidTimeoutError",
     "LiveKitServerError",
     "MessageTimeoutError",
+    "NoRunnerError",
+    "ProtocolVersionError",
     "RoomInUseError",
+    "RunnerAnswerError",
+    "RunnerAtCapacityError",
+    "RunnerCursorTooOldError",
+    "RunnerDrainingError",
+    "RunnerError",
+    "RunnerGenerationMismatchError",
+    "RunnerHandlerFailedError",
+    "RunnerInternalError",
+    "RunnerInvalidPayloadError",
+    "RunnerInvalidRequestError",
+    "RunnerInvalidSettingsError",
+    "RunnerNoHandlerError",
+    "RunnerNoJournalError",
+    "RunnerNotAdjustableError",
+    "RunnerNotFoundError",
+    "RunnerProcessError",
+    "RunnerRefusedError",
+    "RunnerSessionNotFoundError",
+    "RunnerStartError",
+    "RunnerStartFailedError",
+    "RunnerTakesNoCallsError",
+    "RunnerTimeoutError",
+    "RunnerUnauthorizedError",
+    "RunnerUnknownVersionError",
+    "RunnerUnreachableError",
     "UnexpectedRequestError",
+    "UnmatchedRequestError",
     "UsageError",
 ]
 
@@ -177,6 +224,176 @@ class HostTimeoutError(CurbError, TimeoutError):
     """``ask_host``: the host sent no reply in time; a late one is handled like any other message."""
 
 
+class RunnerError(CurbError):
+    """A host's trouble with a runner: the root of what :mod:`curb_client.host` raises besides UsageError."""
+
+
+class RunnerRefusedError(RunnerError):
+    """The runner answered no (host protocol, Error codes). This class itself is for codes of newer runners.
+
+    Attributes:
+        code: ``error`` of the answer; classify by it, or by the class, and never by the text.
+        status: of HTTP.
+        body: the whole answer, with ``detail``, ``issues``, ``path``, ``versions``, ``requested``, ``oldest_retained``.
+    """
+
+    def __init__(self, message: str, *, status: int, body: ErrorBody) -> None:
+        super().__init__(message)
+        self.code = body.error
+        self.status = status
+        self.body = body
+        self.issues: tuple[Issue, ...] = tuple(body.issues or ())
+        self.path = body.path
+
+
+class RunnerUnauthorizedError(RunnerRefusedError):
+    """``unauthorized``: the token is not the runner's ``CURB_MANAGEMENT_TOKEN``."""
+
+
+class RunnerNotFoundError(RunnerRefusedError):
+    """``not_found``: no such route."""
+
+
+class RunnerInvalidRequestError(RunnerRefusedError):
+    """``invalid_request``: the request does not fit; ``detail`` or ``issues`` say where."""
+
+
+class RunnerSessionNotFoundError(RunnerRefusedError):
+    """``session_not_found``: the runner holds no such call, or it has ended."""
+
+
+class RunnerAtCapacityError(RunnerRefusedError):
+    """``runner_at_capacity``: no more calls, or no more messages held for a call that is starting."""
+
+
+class RunnerGenerationMismatchError(RunnerRefusedError):
+    """``generation_mismatch``: another deployment or configuration than the request names."""
+
+
+class RunnerDrainingError(RunnerRefusedError):
+    """``runner_draining``: place the call on another runner."""
+
+
+class RunnerStartFailedError(RunnerRefusedError):
+    """``start_failed``: the runner could not start the call."""
+
+
+class RunnerTakesNoCallsError(RunnerRefusedError):
+    """``runner_takes_no_calls``: a runner of a mode without this route."""
+
+
+class RunnerCursorTooOldError(RunnerRefusedError):
+    """``cursor_too_old``: the runner no longer holds the records after this cursor."""
+
+
+class RunnerNoJournalError(RunnerRefusedError):
+    """``no_journal``: the runner keeps no record to follow."""
+
+
+class RunnerInternalError(RunnerRefusedError):
+    """``internal``: the runner failed; its log says how."""
+
+
+class RunnerNoHandlerError(RunnerRefusedError):
+    """``no_handler``: the call's agent does not listen for this key from its host."""
+
+
+class RunnerInvalidPayloadError(RunnerRefusedError):
+    """``invalid_payload``: the payload does not fit the agent's schema; see ``issues``. No handler ran."""
+
+
+class RunnerHandlerFailedError(RunnerRefusedError):
+    """``handler_failed``: a handler of the agent's raised; the others ran."""
+
+
+class RunnerNotAdjustableError(RunnerRefusedError):
+    """``not_adjustable``: ``path`` names the first setting that a host may not change."""
+
+
+class RunnerInvalidSettingsError(RunnerRefusedError):
+    """``invalid_settings``: a value that does not fit, in ``issues``; nothing changed."""
+
+
+class ProtocolVersionError(RunnerRefusedError):
+    """The runner speaks another version of the protocol: it has no such route to start a call."""
+
+
+class RunnerUnknownVersionError(ProtocolVersionError):
+    """``unknown_version``: ``body.versions`` has what the runner speaks."""
+
+
+class RunnerUnreachableError(RunnerError):
+    """The runner did not answer, on any try.
+
+    Attributes:
+        maybe_taken: the request may have reached the runner. Repeat it there, with the same id, to know.
+        refused: nothing listens at the runner's address.
+    """
+
+    def __init__(self, message: str, *, maybe_taken: bool, refused: bool = False) -> None:
+        super().__init__(message)
+        self.maybe_taken = maybe_taken
+        self.refused = refused
+
+
+class RunnerTimeoutError(RunnerUnreachableError, TimeoutError):
+    """The runner did not answer in time."""
+
+
+class RunnerAnswerError(RunnerError):
+    """What came is no answer of a runner of this protocol: not JSON, too large, or not of the type of its route.
+
+    Attributes:
+        status: of HTTP.
+        excerpt: the beginning of the body.
+    """
+
+    def __init__(self, message: str, *, status: int, excerpt: bytes = b"") -> None:
+        super().__init__(message)
+        self.status = status
+        self.excerpt = excerpt
+
+
+class EventStreamError(RunnerError):
+    """The stream of a runner's events cannot go on.
+
+    Attributes:
+        cut: the calls whose records broke off (host protocol, Truncation rule).
+    """
+
+    def __init__(self, message: str, *, cut: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.cut: tuple[str, ...] = tuple(cut)
+
+
+class RunnerProcessError(RunnerError):
+    """The runner's process ended, or is not ready in time; the message ends with its last output.
+
+    Attributes:
+        exit_status: of the process, None if it still runs.
+    """
+
+    def __init__(self, message: str, *, exit_status: int | None) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status
+
+
+class NoRunnerError(RunnerError):
+    """No runner of the pool takes the call.
+
+    Attributes:
+        reasons: by the name of each runner that was thought of, why not.
+    """
+
+    def __init__(self, message: str, *, reasons: Mapping[str, str]) -> None:
+        super().__init__(message)
+        self.reasons = dict(reasons)
+
+
+class RunnerStartError(CurbError):
+    """A runner in this process could not start: its address is taken, or warming up failed or took too long."""
+
+
 class LiveKitServerError(CurbError):
     """The test kit could not get, start or reach a LiveKit server; the message ends with its last output."""
 
@@ -195,6 +412,10 @@ class AgentProcessError(CurbError):
     def __init__(self, message: str, *, exit_status: int | None) -> None:
         super().__init__(message)
         self.exit_status = exit_status
+
+
+class UnmatchedRequestError(CurbError, AssertionError):
+    """A scripted model got requests that no rule of its script fits; the message shows them."""
 
 
 class UnexpectedRequestError(CurbError, AssertionError):

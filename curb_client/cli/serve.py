@@ -10,18 +10,17 @@ import click
 
 from curb_client import LiveKitServerError
 from curb_client.testing import LiveKitServer, LiveKitServerHandle
-from curb_client.testing.server import DEFAULT_LIVEKIT, free_ports
+from curb_client.testing.server import free_ports
 
 __all__ = ["run", "server_on_port"]
 
 
-def server_on_port(choice: str | None, port: int) -> LiveKitServerHandle:
+def server_on_port(choice: str, port: int) -> LiveKitServerHandle:
     """The server of a choice, ``embedded`` or ``server``, that will take calls on this port (0: any that is free).
 
     Raises:
         click.UsageError: the choice names one that runs already, or nothing.
     """
-    choice = choice or DEFAULT_LIVEKIT
     if choice == "embedded":
         from curb_client.testing.embedded import EmbeddedServer
 

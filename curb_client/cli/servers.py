@@ -11,9 +11,12 @@ from curb_client import LiveKitServerError
 from curb_client.testing import LiveKitServerHandle, livekit_server
 from curb_client.testing.server import DEFAULT_LIVEKIT
 
-__all__ = ["livekit_option", "server_for"]
+__all__ = ["livekit_option", "server_for", "started_livekit_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+_STARTED = "'embedded' is a server inside this program; 'server' starts a livekit-server (got once, if need be)"
 
 
 def livekit_option(command: F) -> F:
@@ -21,9 +24,15 @@ def livekit_option(command: F) -> F:
     return click.option(
         "--livekit",
         metavar="embedded|server|URL",
-        help="'embedded' is a server inside this program; 'server' starts a livekit-server (got once, if need be); a "
-        "ws:// URL uses one that runs, with CURB_LIVEKIT_API_KEY and CURB_LIVEKIT_API_SECRET. Default: "
-        f"CURB_LIVEKIT_URL where it is set, else '{DEFAULT_LIVEKIT}'.",
+        help=f"{_STARTED}; a ws:// URL uses one that runs, with CURB_LIVEKIT_API_KEY and CURB_LIVEKIT_API_SECRET. "
+        f"Default: CURB_LIVEKIT_URL where it is set, else '{DEFAULT_LIVEKIT}'.",
+    )(command)
+
+
+def started_livekit_option(command: F) -> F:
+    """``--livekit`` for a command that is there to start a server."""
+    return click.option(
+        "--livekit", metavar="embedded|server", default=DEFAULT_LIVEKIT, help=f"{_STARTED}.", show_default=True
     )(command)
 
 

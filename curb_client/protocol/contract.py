@@ -25,6 +25,10 @@ MAX_ID_LENGTH: Final = 128  # [S] characters
 MAX_REQUEST_BYTES: Final = 15 * 1024  # [S] of the JSON text of an RPC payload
 MAX_REFUSAL_DATA_BYTES: Final = 15 * 1024  # LiveKit cuts an RPC error's data there
 MAX_SAFE_INTEGER: Final = 2**53 - 1  # beyond it a JavaScript peer reads another number
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # [I] of an agent's message, as a client takes it
+MAX_OPEN_BYTES: Final = 16 * 1024 * 1024  # [I] of an agent's messages that are not whole yet, together
+MAX_OPEN_MESSAGES: Final = 1024  # [I] of them at once
+MAX_COUNTED_KEYS: Final = 1024  # [I] of messages that no handler took, each counted by its key
 MAX_DEPTH: Final = 200  # [I] of arrays and objects inside each other
 
 # Times.
@@ -103,7 +107,7 @@ TurnRole = Literal["user", "assistant"]
 MessageDirection = Literal["fromClient", "toClient", "fromHost", "toHost"]
 """Which way an app message on record went, seen from the agent [I]; a reader takes others too."""
 
-EndReason = Literal["completed", "stopped", "caller_left", "join_failed", "agent_error", "runner_shutdown"]
+EndReason = Literal["completed", "stopped", "caller_left", "join_failed", "room_lost", "agent_error", "runner_shutdown"]
 """Why a call ended [I], unless the host's stop named its own reason; a reader takes others too."""
 
 # Host protocol: transfer.

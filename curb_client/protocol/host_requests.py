@@ -30,7 +30,7 @@ class StartCallRequest(HostModel):
 
     session_id: NonEmpty
     realtime_url: NonEmpty = Field(description="the LiveKit server, ws:// or wss://")
-    realtime_token: NonEmpty = Field(description="for the agent, scoped to the call's room")
+    realtime_token: NonEmpty = Field(repr=False, description="for the agent, scoped to the call's room")
     deployment_id: AbsentOr[NonEmpty] = Field(default=None, json_schema_extra=no_default)
     configuration_version: AbsentOr[Positive] = Field(default=None, json_schema_extra=no_default)
     client_context: dict[str, StrictStr] = Field(

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from json.encoder import encode_basestring
+from typing import Final
 
 from pydantic import BaseModel
 
@@ -45,7 +46,7 @@ def decode_json(text: str) -> object:
         ValueError: not JSON, or nested too deeply to read.
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return _decoder.decode(text)
     except RecursionError:
         raise ValueError("the JSON text is nested too deeply") from None
 
@@ -65,6 +66,9 @@ def path_text(path: Path) -> str:
 
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
+
+
+_decoder: Final = json.JSONDecoder(parse_constant=_refuse_constant)  # json.loads would make one each time
 
 
 def _pieces(value: object, path: Path) -> Iterator[str]:

@@ -131,30 +131,33 @@ class LineSplitter:
 def decode_line(line: bytes) -> Line:
     """What one line is. Lone surrogates in its texts, which nothing could write again, become U+FFFD."""
 
-    def malformed(reason: MalformedReason, error: str, envelope: int | None = None) -> MalformedLine:
-        return MalformedLine(reason, error, line[:_EXCERPT], envelope)
-
     try:
         text = line.decode("utf-8")
         value = decode_json(text)
-        if "\\ud" in text or "\\uD" in text:
+        if "\\" in text and ("\\ud" in text or "\\uD" in text):
             value = _without_lone_surrogates(value)
     except UnicodeDecodeError as error:
-        return malformed(MalformedReason.NOT_UTF8, f"the line is not UTF-8 at byte {error.start}")
+        return _malformed(line, MalformedReason.NOT_UTF8, f"the line is not UTF-8 at byte {error.start}")
     except ValueError as error:
-        return malformed(MalformedReason.NOT_JSON, f"the line is not JSON: {error}")
+        return _malformed(line, MalformedReason.NOT_JSON, f"the line is not JSON: {error}")
     except RecursionError:
-        return malformed(MalformedReason.NOT_JSON, "the line is nested too deeply")
+        return _malformed(line, MalformedReason.NOT_JSON, "the line is nested too deeply")
     if not isinstance(value, dict):
-        return malformed(MalformedReason.NOT_A_RECORD, f"the line is no JSON object but {type(value).__name__}")
+        return _malformed(line, MalformedReason.NOT_A_RECORD, f"the line is no JSON object but {type(value).__name__}")
     try:
         if "ping" in value and "envelope" not in value:
             return PingLine.from_wire(value)
         record = JournalRecord.from_wire(value)
     except ValidationError as error:
         issues = [f"{path_text(tuple(issue.path))}: {issue.message}" for issue in issues_of(error, value)]
-        return malformed(MalformedReason.NOT_A_RECORD, f"the line is no record: {'; '.join(issues)}", _envelope(value))
+        return _malformed(
+            line, MalformedReason.NOT_A_RECORD, f"the line is no record: {'; '.join(issues)}", _envelope(value)
+        )
     return record if record.is_known else SkippedRecord(record)
+
+
+def _malformed(line: bytes, reason: MalformedReason, error: str, envelope: int | None = None) -> MalformedLine:
+    return MalformedLine(reason, error, line[:_EXCERPT], envelope)
 
 
 class LineDecoder:

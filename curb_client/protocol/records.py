@@ -213,15 +213,17 @@ def lifecycle_body(value: object) -> LifecycleBody | OtherBody:
     return OtherBody(value) if model is None else _fitting(model, value)
 
 
+_CALL: Final[dict[str, type[HostBody | TurnBody | EventBody]]] = {
+    "host": HostBody,
+    "turn": TurnBody,
+    "event": EventBody,
+}
+
+
 def _call_body(value: object, *, must_fit: bool) -> HostBody | TurnBody | EventBody | OtherBody:
     """By its own type and whatever its class, whose name is not known for all: ``curb.ended`` must not be missed."""
     kind = value.get("type") if isinstance(value, dict) else None
-    models: dict[object, type[HostBody | TurnBody | EventBody]] = {
-        "host": HostBody,
-        "turn": TurnBody,
-        "event": EventBody,
-    }
-    model = models.get(kind) if isinstance(kind, str) else None
+    model = _CALL.get(kind) if isinstance(kind, str) else None
     if model is None:
         return OtherBody(value)
     try:
@@ -241,7 +243,7 @@ def _fitting(model: type[ModelT], value: object) -> ModelT:
 
 
 def _read_body(value: Any, info: ValidationInfo) -> Body:
-    if isinstance(value, (HostModel, OtherBody)):
+    if not isinstance(value, dict) and isinstance(value, (HostModel, OtherBody)):
         return value  # type: ignore[return-value]
     record_class = info.data.get("record_class")
     if record_class == LIFECYCLE_CLASS:

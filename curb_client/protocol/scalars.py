@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, WithJsonSchema
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+)
+from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
+from pydantic_core import core_schema
 from pydantic_core.core_schema import ValidationInfo
 
 from curb_client.protocol.contract import MAX_ID_LENGTH, MAX_KEY_LENGTH, MAX_SAFE_INTEGER
@@ -67,13 +76,35 @@ NonEmpty = Annotated[StrictStr, Field(min_length=1)]
 Flag = StrictBool
 Yes = Annotated[Literal[True], BeforeValidator(_boolean)]
 
+
+class _Number:
+    """A number within bounds. An int is checked without a call into Python, as a stream has several a record."""
+
+    def __init__(self, least: int, *, or_float: bool = False) -> None:
+        self._int = core_schema.int_schema(strict=True, ge=least, le=MAX_SAFE_INTEGER)
+        self._float = core_schema.float_schema(strict=True, ge=least, le=MAX_SAFE_INTEGER)
+        self._kinds = [self._int, self._float] if or_float else [self._int]
+        what = "number" if or_float else "integer"
+        self._message = f"Input should be a valid {what} from {least} to {MAX_SAFE_INTEGER}"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        otherwise = core_schema.union_schema(list(self._kinds), mode="left_to_right")
+        return core_schema.union_schema(
+            [self._int, core_schema.no_info_before_validator_function(_whole, otherwise)],
+            mode="left_to_right",
+            custom_error_type="number_in_bounds",
+            custom_error_message=self._message,
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return handler(self._kinds[-1])
+
+
 Whole = Annotated[StrictInt, BeforeValidator(_whole)]
-Count = Annotated[StrictInt, Field(ge=0, le=MAX_SAFE_INTEGER), BeforeValidator(_whole)]
-Positive = Annotated[StrictInt, Field(ge=1, le=MAX_SAFE_INTEGER), BeforeValidator(_whole)]
-Milliseconds = Annotated[
-    Annotated[StrictInt | StrictFloat, Field(ge=0, le=MAX_SAFE_INTEGER)],
-    BeforeValidator(_whole),
-    WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_SAFE_INTEGER}),
-]
+Count = Annotated[int, _Number(0)]
+Positive = Annotated[int, _Number(1)]
+Milliseconds = Annotated[int | float, _Number(0, or_float=True)]
 AbsentOr = Annotated[T | SkipJsonSchema[None], BeforeValidator(_given)]
 """A property that may be absent and not null: from a host, whose mistakes should be told."""

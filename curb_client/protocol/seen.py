@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from pydantic import Field
 
@@ -45,57 +46,74 @@ class SeenRecords:
     ) -> None:
         self._max_producers = max_producers
         self._max_ranges = max_ranges
-        self._states = OrderedDict((state.producer, state) for state in states)
+        self._known = OrderedDict(
+            (state.producer, _Producer(list(state.ranges), state.next_seq, state.is_call)) for state in states
+        )
 
     def has(self, producer: str, seq: int) -> bool:
         """Whether that record was processed before."""
-        state = self._states.get(producer)
-        return state is not None and any(first <= seq <= last for first, last in state.ranges)
+        known = self._known.get(producer)
+        if known is None or not known.ranges or seq > known.ranges[-1][1]:  # nearly always
+            return False
+        return any(first <= seq <= last for first, last in known.ranges)
 
     def lost_before(self, producer: str, seq: int) -> tuple[int, int] | None:
         """The first and last seq that should have come before this one and did not."""
-        state = self._states.get(producer)
-        if state is None or state.next_seq is None or state.next_seq >= seq:
+        known = self._known.get(producer)
+        if known is None or known.next_seq is None or known.next_seq >= seq:
             return None
-        return state.next_seq, seq - 1
+        return known.next_seq, seq - 1
 
     def add(self, producer: str, seq: int, *, of_call: bool) -> None:
         """Note a record as processed."""
-        state = self._states.pop(producer, None) or ProducerState(producer=producer)
-        self._states[producer] = ProducerState(
-            producer=producer,
-            ranges=_with(state.ranges, seq)[-self._max_ranges :],
-            next_seq=max(seq + 1, state.next_seq or 0),
-            is_call=state.is_call or of_call,
-        )
-        while len(self._states) > self._max_producers:
-            self._states.popitem(last=False)
+        known = self._known.get(producer)
+        if known is None:
+            known = self._known[producer] = _Producer([], None, False)
+        else:
+            self._known.move_to_end(producer)
+        _put(known.ranges, seq)
+        del known.ranges[: -self._max_ranges]
+        known.next_seq = max(seq + 1, known.next_seq or 0)
+        known.is_call = known.is_call or of_call
+        while len(self._known) > self._max_producers:
+            self._known.popitem(last=False)
 
     def forget(self, producer: str) -> None:
         """Note a call as complete: another one may come under its name and number its records from 1."""
-        self._states.pop(producer, None)
+        self._known.pop(producer, None)
 
     def expect_nothing(self) -> None:
         """Note a gap in the stream, which may have swallowed records of any producer."""
-        for producer, state in self._states.items():
-            self._states[producer] = state.model_copy(update={"next_seq": None})
+        for known in self._known.values():
+            known.next_seq = None
 
     def open_calls(self) -> tuple[str, ...]:
         """The producers that are calls and not complete, the one heard of last at the end."""
-        return tuple(state.producer for state in self._states.values() if state.is_call)
+        return tuple(producer for producer, known in self._known.items() if known.is_call)
 
     def states(self) -> list[ProducerState]:
         """What to store."""
-        return list(self._states.values())
+        return [
+            ProducerState(producer=producer, ranges=list(known.ranges), next_seq=known.next_seq, is_call=known.is_call)
+            for producer, known in self._known.items()
+        ]
 
 
-def _with(ranges: list[tuple[int, int]], seq: int) -> list[tuple[int, int]]:
+@dataclass(slots=True)
+class _Producer:
+    ranges: list[tuple[int, int]]
+    next_seq: int | None
+    is_call: bool
+
+
+def _put(ranges: list[tuple[int, int]], seq: int) -> None:
     if ranges and ranges[-1][1] + 1 == seq:  # nearly always
-        return [*ranges[:-1], (ranges[-1][0], seq)]
+        ranges[-1] = (ranges[-1][0], seq)
+        return
     merged: list[tuple[int, int]] = []
     for first, last in sorted([*ranges, (seq, seq)]):
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
         else:
             merged.append((first, last))
-    return merged
+    ranges[:] = merged

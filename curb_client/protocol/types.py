@@ -7,9 +7,19 @@ only there.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, ValidationError, model_validator
+from pydantic import (
+    VERSION,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic_core.core_schema import ValidationInfo
 from typing_extensions import Self
@@ -37,6 +47,10 @@ __all__ = [
 
 Voice = StrictStr | StrictInt | StrictFloat
 
+_BY_ALIAS: Final[dict[str, Any]] = (
+    {"by_alias": True, "by_name": False} if tuple(map(int, VERSION.split(".")[:2])) >= (2, 11) else {}
+)
+
 
 class WireModel(BaseModel):
     """A type on the wire: immutable, unknown properties ignored, absent properties left out when written."""
@@ -50,16 +64,19 @@ class WireModel(BaseModel):
         Raises:
             pydantic.ValidationError: it does not fit; see :func:`issues_of`.
         """
-        return cls.model_validate(value, context=WIRE)
+        model: Self = cls.__pydantic_validator__.validate_python(value, context=WIRE, **_BY_ALIAS)
+        return model
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_python_names(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.context is not WIRE or not isinstance(value, dict):
-            return value
-        aliases = {name: field.alias or name for name, field in cls.model_fields.items()}
-        unknown = {name for name, alias in aliases.items() if name != alias and name in value}
-        return {name: inside for name, inside in value.items() if name not in unknown} if unknown else value
+    if not _BY_ALIAS:
+
+        @model_validator(mode="before")
+        @classmethod
+        def _without_python_names(cls, value: Any, info: ValidationInfo) -> Any:
+            if info.context is not WIRE or not isinstance(value, dict):
+                return value
+            aliases = {name: field.alias or name for name, field in cls.model_fields.items()}
+            unknown = {name for name, alias in aliases.items() if name != alias and name in value}
+            return {name: inside for name, inside in value.items() if name not in unknown} if unknown else value
 
     def to_wire(self) -> dict[str, Any]:
         """The declared properties that are set, by their wire names; a payload of None stays, as null."""

@@ -26,7 +26,7 @@ from curb_client.protocol.envelope import MalformedTextError, Refusal, decode_re
 from curb_client.protocol.json_text import decode_json, encode_json
 from curb_client.protocol.settings import Adjustable, ProviderRules
 from curb_client.protocol.types import EffectiveSettings, Issue, MessageRequest
-from curb_client.room.callbacks import Warnings, call_safely, logger
+from curb_client.room.callbacks import Warnings, add_removable, call_safely, logger
 from curb_client.room.clients import ClientRoster
 from curb_client.room.handlers import AgentMessageHandler, AnsweredRequests, HandlerTable, RequestMeta
 from curb_client.room.host_link import HostLink
@@ -87,6 +87,8 @@ class AgentCall:
         self._ready = asyncio.Event()
         self._release: Callable[[], None] = lambda: None
         self._entered = False
+        self._on_hold = False
+        self._hold_listeners: dict[object, Callable[[bool], Any]] = {}
         self._saying_again: asyncio.Future[Any] | None = None
         self.send = AgentSends(self._outbox, self._asks)
         """``to_client``, ``to_host`` and ``ask_host``."""
@@ -201,6 +203,27 @@ class AgentCall:
         """How many messages reached no client, by key (host protocol, ``curb.messages``)."""
         return self._outbox.undelivered
 
+    # Transfer
+
+    @property
+    def on_hold(self) -> bool:
+        """Whether somebody to whom the caller was transferred is in the room: the agent is then silent and deaf.
+
+        Messages and settings are not touched by it; what the caller says or types is not for the agent.
+        """
+        return self._on_hold
+
+    def set_on_hold(self, on_hold: bool) -> None:
+        """Put the agent on hold, or take the call back; called by whatever runs the call."""
+        if on_hold != self._on_hold:
+            self._on_hold = on_hold
+            for listener in list(self._hold_listeners.values()):
+                call_safely(listener, on_hold)
+
+    def on_hold_change(self, callback: Callable[[bool], Any]) -> Callable[[], None]:
+        """``callback(on_hold)`` after each change: for an agent that speaks; returns what removes it."""
+        return add_removable(self._hold_listeners, callback)
+
     # From the host; called by whatever runs the call
 
     async def receive_from_host(
@@ -220,7 +243,14 @@ class AgentCall:
 
         async def work() -> str:
             with self._tracer.exchange(
-                "request", "reply", key=name, id=message_id, payload=payload, peer="host", detail=in_reply_to or ""
+                "request",
+                "reply",
+                key=name,
+                id=message_id,
+                payload=payload,
+                peer="host",
+                sender="host",
+                detail=in_reply_to or "",
             ):
                 if in_reply_to is None or not self._asks.answer(in_reply_to, dict(payload)):
                     await self._held(RefusalCode.NO_HANDLER)
@@ -272,7 +302,13 @@ class AgentCall:
             self._tracer.failed("reply", refusal, peer=sender)
             raise
         with self._tracer.exchange(
-            "request", "reply", key=request.key, id=request.id, payload=request.payload, peer=sender
+            "request",
+            "reply",
+            key=request.key,
+            id=request.id,
+            payload=request.payload,
+            peer=sender,
+            sender="client",
         ) as traced:
             traced.text = await self._answer_to(request, sender)
         return traced.text

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from typing_extensions import Self
 
 from curb_client.errors import ClosedError, InvalidReplyError, UsageError
-from curb_client.protocol.contract import AGENT_WAIT_SECONDS, EXCHANGE_SECONDS, MESSAGE, UPDATE
+from curb_client.protocol.contract import AGENT_WAIT_SECONDS, EXCHANGE_SECONDS, MAX_COUNTED_KEYS, MESSAGE, UPDATE
 from curb_client.protocol.envelope import check_key, decode_refusal, decode_reply, encode_request, encode_update
 from curb_client.protocol.states import AgentState
 from curb_client.protocol.types import AgentMessage, EffectiveSettings, SessionUpdate
@@ -370,7 +370,9 @@ class AgentClient:
                 running.add_done_callback(self._handling.discard)
 
     def _unhandled(self, message: AgentMessage) -> None:
-        self.counts.unhandled[message.key] += 1
+        counted = self.counts.unhandled
+        known = message.key in counted or len(counted) < MAX_COUNTED_KEYS
+        counted[message.key if known else ""] += 1
         self._warnings.once(
             f"the agent's message {message.key!r}", "no handler", f"dropped; add agent.on({message.key!r}, ...)"
         )

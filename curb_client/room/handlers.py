@@ -144,6 +144,10 @@ class AnsweredRequests(Generic[T]):
         answer.add_done_callback(lambda done: self._finished(request, done))
         return answer
 
+    def running(self) -> list[asyncio.Future[T]]:
+        """The answers to come."""
+        return [answer for answer in self._answers.values() if not answer.done()]
+
     def cancel_all(self) -> None:
         """Stop whatever is still being handled."""
         for answer in list(self._answers.values()):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from livekit import rtc
 
 from curb_client.errors import RoomInUseError
-from curb_client.protocol.contract import MESSAGE
+from curb_client.protocol.contract import MAX_MESSAGE_BYTES, MAX_OPEN_BYTES, MAX_OPEN_MESSAGES, MESSAGE
 from curb_client.protocol.envelope import MalformedTextError, decode_message
 from curb_client.protocol.ordering import Delivery, InOrder
 from curb_client.protocol.types import AgentMessage
@@ -30,16 +31,48 @@ class MessageCounts:
     Attributes:
         malformed: not JSON, not UTF-8, or no message.
         incomplete: streams that broke or stopped before their end.
+        over_limit: larger than 4 MiB, or begun while 1,024 messages or 16 MiB of them were not whole yet.
         foreign: from somebody who is not the agent.
         late: handed out after messages that were sent later.
-        unhandled: whole messages that no handler took, by key.
+        unhandled: whole messages that no handler took, by key; after 1,024 keys the others together, under ``""``.
     """
 
     malformed: int = 0
     incomplete: int = 0
+    over_limit: int = 0
     foreign: int = 0
     late: int = 0
     unhandled: Counter[str] = field(default_factory=Counter)
+
+
+class _OverLimitError(Exception):
+    """A message takes more memory than it may have."""
+
+
+class _Memory:
+    """What the messages that are not whole yet take of it."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    @contextmanager
+    def of_one_message(self) -> Iterator[Callable[[int], None]]:
+        """Gives a function to be told of its bytes, which raises _OverLimitError; frees them in the end."""
+        taken = 0
+
+        def take(size: int) -> None:
+            nonlocal taken
+            taken += size
+            self._bytes += size
+            if taken > MAX_MESSAGE_BYTES:
+                raise _OverLimitError(f"it has more than {MAX_MESSAGE_BYTES} bytes; the agent should send a reference")
+            if self._bytes > MAX_OPEN_BYTES:
+                raise _OverLimitError(f"all that are not whole yet have more than {MAX_OPEN_BYTES} bytes")
+
+        try:
+            yield take
+        finally:
+            self._bytes -= taken
 
 
 class Inbox:
@@ -64,6 +97,7 @@ class Inbox:
         self._room: rtc.Room | None = None
         self._senders: dict[str, InOrder[AgentMessage]] = {}
         self._reading: set[asyncio.Task[None]] = set()
+        self._memory = _Memory()
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def attach(self, room: rtc.Room) -> None:
@@ -96,10 +130,15 @@ class Inbox:
             self._foreign(sender)
             reader.close()
             return
+        if len(self._reading) >= MAX_OPEN_MESSAGES:
+            self._over_limit(sender, f"{MAX_OPEN_MESSAGES} others are not whole yet")
+            reader.close()
+            return
         queue = self._senders.setdefault(sender, InOrder())
         task = asyncio.ensure_future(self._read(reader, sender, queue, queue.start()))
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
+        task.add_done_callback(lambda _: reader.close())  # also of one that is cancelled before it began
 
     async def _read(self, reader: rtc.TextStreamReader, sender: str, queue: InOrder[AgentMessage], number: int) -> None:
         message = await self._whole_message(reader, sender)
@@ -112,7 +151,11 @@ class Inbox:
 
     async def _whole_message(self, reader: rtc.TextStreamReader, sender: str) -> AgentMessage | None:
         try:
-            text = await read_text(reader)
+            with self._memory.of_one_message() as take:
+                text = await read_text(reader, take)
+        except _OverLimitError as error:
+            self._over_limit(sender, str(error))
+            return None
         except (rtc.StreamError, TimeoutError, UnicodeError) as error:
             self._counts.incomplete += 1
             self._warnings.once(f"a message from {sender!r}", f"incomplete ({error})", "dropped")
@@ -139,6 +182,10 @@ class Inbox:
     def _foreign(self, sender: str) -> None:
         self._counts.foreign += 1
         self._warnings.once(f"a message from {sender!r}", "its sender is not the agent", "dropped")
+
+    def _over_limit(self, sender: str, reason: str) -> None:
+        self._counts.over_limit += 1
+        self._warnings.once(f"a message from {sender!r}", f"over a limit ({reason})", "dropped")
 
     def _hand_out(self, deliveries: list[Delivery[AgentMessage]], sender: str) -> None:
         for delivery in deliveries:

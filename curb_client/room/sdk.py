@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import io
 import os
 import time
 import weakref
@@ -22,6 +23,7 @@ from typing import Any, Final, TypeVar
 from livekit import rtc
 
 from curb_client.errors import ConnectFailedError, RoomInUseError
+from curb_client.protocol.json_text import utf8_size
 
 __all__ = [
     "AGENT_KIND",
@@ -201,29 +203,37 @@ def claim(room: rtc.Room, part: str, owner: object) -> Callable[[], None]:
 # Streams
 
 
-async def read_text(reader: rtc.TextStreamReader, idle: float = STREAM_IDLE_SECONDS) -> str:
-    """The whole text of a stream, given up when nothing comes for ``idle`` seconds.
+async def read_text(
+    reader: rtc.TextStreamReader, accept: Callable[[int], None], idle: float = STREAM_IDLE_SECONDS
+) -> str:
+    """The whole text of a stream, given up when nothing comes for ``idle`` seconds; to be closed by the caller.
+
+    Args:
+        accept: told of the bytes of each piece before it is kept; what it raises ends the reading.
 
     Raises:
-        TimeoutError: nothing came for that long. livekit.rtc.StreamError: the stream broke.
+        TimeoutError: nothing came for that long. livekit.rtc.StreamError: the stream broke. What ``accept`` raises.
     """
-    chunks: list[str] = []
+    text = io.StringIO()  # a list of a million pieces of one character would be many times larger
+    chunks = 0
 
     async def read() -> None:
+        nonlocal chunks
         async for chunk in reader:
-            chunks.append(chunk)  # noqa: PERF401 - progress is watched from outside
+            accept(utf8_size(chunk))
+            text.write(chunk)
+            chunks += 1
 
     task = asyncio.ensure_future(read())
     try:
         seen = -1
         while not task.done():
-            if len(chunks) == seen:
+            if chunks == seen:
                 raise TimeoutError(f"nothing came for {idle:g} s, after {seen} chunks")
-            seen = len(chunks)
+            seen = chunks
             await asyncio.wait({task}, timeout=idle)
         task.result()
     finally:
         if not task.done():
             abandon(task)
-            reader.close()
-    return "".join(chunks)
+    return text.getvalue()

@@ -66,6 +66,11 @@ class HostAsks:
             raise HostTimeoutError(f"the host did not answer {key!r} (id {message.id}) within {seconds:g} s")
         return answer.result()
 
+    def is_waiting(self, ask_id: str) -> bool:
+        """Whether an ask with this id waits for its answer."""
+        answer = self._waiting.get(ask_id)
+        return answer is not None and not answer.done()
+
     def answer(self, ask_id: str, payload: dict[str, Any]) -> bool:
         """Whether an ask with this id was waiting; it has its answer now."""
         answer = self._waiting.get(ask_id)

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, Protocol
 from livekit import rtc
 
 from curb_client.errors import AgentRefusedError
+from curb_client.protocol.contract import Sender
 from curb_client.protocol.envelope import Refusal
 from curb_client.protocol.json_text import decode_json
 from curb_client.room.arguments import NO_PAYLOAD
@@ -43,7 +44,7 @@ TraceStep = Literal[
 _RPC_ERRORS: Final[Mapping[int, str]] = {
     rtc.RpcError.ErrorCode.UNSUPPORTED_METHOD: "the agent has not registered the method",
     rtc.RpcError.ErrorCode.CONNECTION_TIMEOUT: "the agent could not be reached",
-    rtc.RpcError.ErrorCode.RESPONSE_TIMEOUT: "the agent took it and did not answer in time",
+    rtc.RpcError.ErrorCode.RESPONSE_TIMEOUT: "the agent did not answer in time",
     rtc.RpcError.ErrorCode.RECIPIENT_DISCONNECTED: "the agent left before it answered",
 }
 
@@ -71,6 +72,7 @@ class TraceEvent:
         id: joins the steps of one exchange.
         payload: the payload or the reply as it is, not a copy, or ``NOTHING``.
         peer: the other participant, where there is one.
+        sender: whose request has come or is answered (agent); a participant may be called ``host`` too.
         error: a refusal's code, or what failed; None after a success.
         detail: more words, such as a refusal's issues.
         ms: milliseconds that the step ends.
@@ -87,6 +89,7 @@ class TraceEvent:
     error: str | None = None
     detail: str = ""
     ms: float | None = None
+    sender: Sender | None = None
 
 
 class Trace(Protocol):
@@ -130,7 +133,7 @@ class Tracer:
             return
         started = time.monotonic()
         self.step(first, **what)
-        what.pop("payload", None)
+        what = {name: value for name, value in what.items() if name not in ("payload", "detail")}
         try:
             yield answer
         except BaseException as error:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from curb_client.testing.agent_process import AgentProcess
     from curb_client.testing.binary import LIVEKIT_SERVER_VERSION, find_or_install
     from curb_client.testing.call import CurbCall
+    from curb_client.testing.hostile import HostilePeer
     from curb_client.testing.recorder import Recorder
     from curb_client.testing.scenario import Scenario, ScenarioResult, load_scenario, run_scenario
     from curb_client.testing.scripted import ReceivedRequest, ScriptedAgent, Send
@@ -39,6 +40,7 @@ __all__ = [
     "AgentProcess",
     "CurbCall",
     "ExternalLiveKitServer",
+    "HostilePeer",
     "LiveKitAddress",
     "LiveKitServer",
     "LiveKitServerHandle",
@@ -62,6 +64,7 @@ _HOMES: Final = {
     "find_or_install": "curb_client.testing.binary",
     "AgentProcess": "curb_client.testing.agent_process",
     "CurbCall": "curb_client.testing.call",
+    "HostilePeer": "curb_client.testing.hostile",
     "Recorder": "curb_client.testing.recorder",
     "Scenario": "curb_client.testing.scenario",
     "ScenarioResult": "curb_client.testing.scenario",

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from curb_client._processes import kill_group, last_lines
 from curb_client.errors import LiveKitServerError
 from curb_client.testing._installation import (
     ADVICE,
@@ -19,7 +20,6 @@ from curb_client.testing._installation import (
     Installation,
     version_numbers,
 )
-from curb_client.testing._processes import kill_group, last_lines
 
 __all__ = ["InstallGo", "build", "install_go_from_pypi"]
 

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from curb_client._processes import LOG_BYTES_KEPT, CannotRunError, WatchedProgram, last_lines
 from curb_client.errors import LiveKitServerError
 from curb_client.testing import tokens
 from curb_client.testing._key_check import Answer, ask_for_rooms
-from curb_client.testing._processes import LOG_BYTES_KEPT, CannotRunError, WatchedProgram, last_lines
 
 __all__ = ["PortTakenError", "Ports", "ServerProcess", "free_ports"]
 

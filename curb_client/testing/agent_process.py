@@ -17,7 +17,6 @@ import asyncio
 import atexit
 import os
 import shlex
-import shutil
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -26,11 +25,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from typing_extensions import Self
 
+from curb_client._commands import runnable
+from curb_client._processes import LOG_BYTES_KEPT, CannotRunError, OutputTail, WatchedProgram, last_lines
 from curb_client.errors import AgentProcessError, AgentRefusedError, AgentUnavailableError, UsageError
 from curb_client.protocol.states import AgentState
 from curb_client.testing._dispatch import dispatched, registrations_in
-from curb_client.testing._node import INSTALL_NODE, NODE_PROGRAMS, node_from_wheel
-from curb_client.testing._processes import LOG_BYTES_KEPT, CannotRunError, OutputTail, WatchedProgram, last_lines
 from curb_client.testing.server import LiveKitAddress, LiveKitServerHandle
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ class AgentProcess:
         if self in _running:
             raise UsageError(f"the process of {self} runs already, with the id {self._pid}; call stop() first")
         directory = Path(self._cwd or ".").absolute()
-        command, environment = _runnable(self._command, _merged(self._environment), directory)
+        command, environment = runnable(self._command, _merged(self._environment), directory)
         output = OutputTail()
         try:
             program = WatchedProgram("agent", directory, command, environment, output.pipe)
@@ -173,31 +172,6 @@ def _merged(environment: Mapping[str, str]) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("LIVEKIT_")}
     # else what a Python agent printed last is lost when it is killed
     return {**own, "PYTHONUNBUFFERED": "1", **environment}
-
-
-def _runnable(command: Sequence[str], environment: dict[str, str], directory: Path) -> tuple[list[str], dict[str, str]]:
-    """The command with the path of its program, and the environment that it needs."""
-    if isinstance(command, str) or not command:
-        raise UsageError(f"the command is {command!r}; give a list of the program and its arguments")
-    program, *arguments = command
-    if not directory.is_dir():
-        raise UsageError(f"{program} cannot be run in {directory}: that is no directory")
-    if os.path.dirname(program):
-        path = directory / program
-        if not path.exists():
-            raise UsageError(f"{path} cannot be run: there is no such file")
-        return [str(path), *arguments], environment
-    search = environment.get("PATH", os.defpath)
-    found = shutil.which(program, path=search)
-    if found is not None:
-        return [os.path.abspath(found), *arguments], environment
-    if program not in NODE_PROGRAMS:
-        raise UsageError(f"{program} cannot be run: it is not on the PATH ({search})")
-    from_wheel = node_from_wheel(program)
-    if from_wheel is None:
-        raise UsageError(f"{program} cannot be run: it is not on the PATH ({search}); {INSTALL_NODE}")
-    node_too = os.pathsep.join([search, os.path.dirname(from_wheel[0])])  # for the scripts that npm runs
-    return [*from_wheel, *arguments], {**environment, "PATH": node_too}
 
 
 def agent_environment(

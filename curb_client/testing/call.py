@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -15,6 +14,7 @@ from curb_client.protocol.envelope import check_key
 from curb_client.protocol.settings import Adjustable
 from curb_client.protocol.types import EffectiveSettings
 from curb_client.room.arguments import check_timeout
+from curb_client.room.sdk import finish_within
 from curb_client.room.trace import NOTHING
 from curb_client.testing.agent_process import AgentProcess
 from curb_client.testing.call_room import CLIENT_IDENTITY, CallRoom
@@ -115,24 +115,18 @@ class CurbCall(CallRoom):
         """
         __tracebackhide__ = True
         deadline = time.monotonic() + check_timeout(within, default=EXPECT_SECONDS)
-        client = self.client
-        arrived = asyncio.Event()
-        stop = client.on_presence(lambda presence: arrived.set() if presence.is_there else None)
         try:
-            if not client.presence.is_there:
-                await asyncio.wait_for(arrived.wait(), deadline - time.monotonic())
+            agent = await self.agent_is_there(within)
             assert self._client_room is not None
-            assert client.presence.identity is not None
             self._tracer.step("note", detail=f"{CLIENT_IDENTITY} says {shortened(text)}")
             sending = self._client_room.local_participant.send_text(
-                text, topic=CHAT_TOPIC, destination_identities=[client.presence.identity]
+                text, topic=CHAT_TOPIC, destination_identities=[agent]
             )
-            await asyncio.wait_for(sending, max(deadline - time.monotonic(), 0))
-        except asyncio.TimeoutError:
-            state = client.presence.state.value
-            raise self._failure(f"could not say {text!r} within {within:g} s: the agent is {state!r}") from None
-        finally:
-            stop()
+            await finish_within(sending, max(deadline - time.monotonic(), 0))
+        except ExpectationError as error:
+            raise self._failure(f"could not say {text!r}: {error}") from None
+        except TimeoutError:
+            raise self._failure(f"could not say {text!r}: LiveKit did not take it within {within:g} s") from None
 
     def _check_client(self) -> None:
         """Whoever expects a message must be in the room to get it."""
@@ -166,8 +160,11 @@ class CurbCall(CallRoom):
         return ExpectationError(reason)
 
     def report(self, most: int = ALL_STEPS) -> str:
-        """What waits for an answer, the last steps of the call, and the last output of agent processes, for people."""
+        """What waits for an answer, the last steps of the call, what was made to go wrong in it, and the last output of
+        agent processes, for people."""
         parts = [self.recorder.report(time.monotonic(), most)]
+        if self._faults is not None and (faults := self._faults.report()):
+            parts.append("\n  ".join(["faults, and how often each has happened:", *faults]))
         for process in self._processes:
             output = process.output_tail(_OUTPUT_LINES)
             parts.append(f"the last output of {process}:\n{output}" if output else f"{process} printed nothing")

@@ -9,17 +9,17 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from livekit import rtc
 from typing_extensions import Unpack
 
-from curb_client.errors import UsageError
+from curb_client.errors import ExpectationError, UsageError
 from curb_client.room.agent import AgentCall
 from curb_client.room.arguments import check_timeout
 from curb_client.room.client import AgentClient
 from curb_client.room.join import connect_room
-from curb_client.room.sdk import connect, disconnect
+from curb_client.room.sdk import connect, disconnect, finish_within
 from curb_client.room.trace import Tracer
 from curb_client.testing.agent_process import (
     AgentProcess,
@@ -31,8 +31,11 @@ from curb_client.testing.agent_process import (
 from curb_client.testing.expectations import Mailbox, WatchedClient
 from curb_client.testing.recorder import Recorder
 from curb_client.testing.scripted import ScriptedAgent
-from curb_client.testing.server import LiveKitAddress, LiveKitServerHandle
+from curb_client.testing.server import LiveKitAddress, LiveKitServerHandle, no_faults
 from curb_client.testing.tokens import TokenOptions
+
+if TYPE_CHECKING:
+    from curb_client.testing.embedded.faults import Faults
 
 __all__ = ["AGENT_IDENTITY", "CLIENT_IDENTITY", "CallRoom"]
 
@@ -77,6 +80,7 @@ class CallRoom:
         self._scripted_rooms = contextlib.AsyncExitStack()
         self._keeper: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
+        self._faults: Faults | None = None
 
     @property
     def url(self) -> str:
@@ -86,6 +90,20 @@ class CallRoom:
     def token(self, identity: str, **options: Unpack[TokenOptions]) -> str:
         """A token with which ``identity`` can join this room; options as in :class:`~.tokens.TokenOptions`."""
         return self.server.token(identity, self.room_name, **options)
+
+    @property
+    def faults(self) -> Faults:
+        """What can be made to go wrong in this room, on the embedded server: ``with curb_call.faults.drop(1): ...``.
+
+        Raises:
+            UsageError: the server is another one.
+        """
+        if self._faults is None:
+            server = self.server
+            if not isinstance(server, LiveKitServerHandle):
+                raise UsageError(no_faults(server.url))
+            self._faults = server.faults.in_room(self.room_name, lambda line: self._tracer.step("note", detail=line))
+        return self._faults
 
     @property
     def client(self) -> AgentClient:
@@ -208,6 +226,27 @@ class CallRoom:
         """
         for task in list(self._joining.values()):
             await asyncio.shield(task)
+
+    async def agent_is_there(self, within: float) -> str:
+        """Returns the identity of the agent once the client could talk to it.
+
+        Raises:
+            ExpectationError: it was not there within so many seconds.
+        """
+        client = self.client
+        there = asyncio.Event()
+        stop = client.on_presence(lambda presence: there.set() if presence.is_there else None)
+        try:
+            if not client.presence.is_there:
+                await finish_within(there.wait(), within)
+            presence = client.presence
+            if presence.is_there and presence.identity is not None:
+                return presence.identity
+        except TimeoutError:
+            presence = client.presence
+        finally:
+            stop()
+        raise ExpectationError(f"the agent was not in the room within {within:g} s: it is {presence.state.value!r}")
 
     def _begin(self, what: str) -> None:
         try:

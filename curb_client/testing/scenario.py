@@ -22,8 +22,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from curb_client.errors import AgentProcessError, CurbError, ExpectationError
-from curb_client.room.client import AgentClient
-from curb_client.room.sdk import finish_within
 from curb_client.testing._python_agent import python_agent_command, python_agent_environment
 from curb_client.testing._scenario_loading import Scenario, load_scenario
 from curb_client.testing._scenario_steps import perform
@@ -126,12 +124,12 @@ class _Run:
 
     async def _start_agent(self) -> None:
         agent = self._scenario.agent
-        client = self._call.client
+        _ = self._call.client  # joins
         await self._call.joined()
         script = agent.script_form
         if script is not None:
             await self._call.start_scripted_agent(script)
-            await self._until_there(client, agent.within)
+            await self._call.agent_is_there(agent.within)  # else the first step would wait for that news
         elif agent.python is not None:
             folder = self._scenario.file.absolute().parent
             options = python_agent_environment([folder, "."], agent.settings, agent.adjustable)
@@ -147,19 +145,6 @@ class _Run:
                 cwd=self._scenario.file.absolute().parent / agent.cwd,
                 within=agent.within,
             )
-
-    async def _until_there(self, client: AgentClient, seconds: float) -> None:
-        """Else the first step would wait for the news that the agent has joined."""
-        there = asyncio.Event()
-        stop = client.on_presence(lambda presence: there.set() if presence.is_there else None)
-        try:
-            if not client.presence.is_there:
-                await finish_within(there.wait(), seconds)
-        except TimeoutError:
-            state = client.presence.state.value
-            raise ExpectationError(f"the agent was not in the room within {seconds:g} s: it is {state!r}") from None
-        finally:
-            stop()
 
     # The steps
 

@@ -14,16 +14,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from typing_extensions import Self, Unpack
 
-from curb_client.errors import LiveKitServerError
+from curb_client._processes import last_lines
+from curb_client.errors import LiveKitServerError, UsageError
 from curb_client.testing import tokens
 from curb_client.testing._key_check import ask_for_rooms
-from curb_client.testing._processes import last_lines
 from curb_client.testing._server_process import Ports, PortTakenError, ServerProcess, free_ports
 from curb_client.testing.binary import find_or_install, reported_version, write_to_stderr
+
+if TYPE_CHECKING:
+    from curb_client.testing.embedded.faults import Faults
 
 __all__ = [
     "ExternalLiveKitServer",
@@ -39,6 +42,14 @@ DEFAULT_LIVEKIT: Final = "embedded"
 CHOICES: Final = "'embedded', 'server' or the URL of one that runs"
 READY_WITHIN = 15.0
 ATTEMPTS = 5
+
+
+def no_faults(title: str) -> str:
+    """Why nothing can be made to go wrong on a server, and what to do."""
+    return (
+        f"faults are made by the embedded server alone, and this run is on {title}: run the test with "
+        "--livekit=embedded, or skip it elsewhere"
+    )
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,15 @@ class LiveKitServerHandle(abc.ABC):
     @abc.abstractmethod
     def log_tail(self, lines: int = 20) -> str:
         """The last lines that the server printed; empty where they cannot be had."""
+
+    @property
+    def faults(self) -> Faults:
+        """What can be made to go wrong on the embedded server.
+
+        Raises:
+            UsageError: it is another one.
+        """
+        raise UsageError(no_faults(self.title))
 
     @property
     def url(self) -> str:

@@ -337,6 +337,7 @@ def test_ctrl_c_while_joining_a_server_that_does_not_answer(stage: Stage) -> Non
             check_interrupted(process)
 
 
+@pytest.mark.livekit_only("server", reason="a fault: the process of livekit-server is halted")
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_ctrl_c_while_livekit_does_not_answer() -> None:
     with LiveKitServer() as server:

@@ -1,22 +1,21 @@
-"""A LiveKit server for the tests of the commands: one for the run."""
+"""The LiveKit server and the surroundings for the tests of the commands."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from curb_client.testing import LiveKitServerHandle, livekit_server
+from curb_client.testing import LiveKitServerHandle
 
 REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def livekit() -> Iterator[LiveKitServerHandle]:
-    with livekit_server() as server:
-        yield server
+def livekit(curb_livekit: LiveKitServerHandle) -> LiveKitServerHandle:
+    """The server that ``--livekit`` chose."""
+    return curb_livekit
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,8 +18,6 @@ from curb_client.cli import demo
 from curb_client.cli.commands import cli
 from curb_client.cli.demo_app import STEPS
 from curb_client.testing import LiveKitServerHandle
-
-pytestmark = pytest.mark.livekit
 
 NAMES = ["server", *(name for name, _, _ in STEPS)]
 BROKEN = {
@@ -69,9 +68,17 @@ def failed(report: dict[str, Any]) -> dict[str, str]:
     return {step["name"]: step["got"] for step in report["steps"] if not step["ok"]}
 
 
-def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "curb_client.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=60, check=False)
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+        env={**os.environ, **env},
+    )
 
 
 # All is well
@@ -94,6 +101,17 @@ def test_as_json_it_is_one_object_and_status_0(options: list[str], server: str) 
         assert 0 <= step["ms"] < 60_000
     assert report["versions"]["curb-client"] == __version__
     assert report["server"].startswith(server)
+
+
+def test_it_needs_no_program_and_gets_none(tmp_path: Path) -> None:
+    """Neither Go nor livekit-server: nothing is on the PATH, and the cache stays empty."""
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    env = {name: str(nothing) for name in ("PATH", "HOME", "XDG_CACHE_HOME", "LOCALAPPDATA", "CURB_LIVEKIT_SERVER")}
+    run = run_command("demo", "--json", **env)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["ok"] is True
+    assert list(nothing.iterdir()) == []
 
 
 def test_the_table_names_every_step(run_demo: Demo) -> None:

@@ -21,8 +21,6 @@ from curb_client.testing import LiveKitServerHandle
 from tests.cli.conftest import REPOSITORY
 from tests.testing.processes import is_running, wait_for
 
-pytestmark = pytest.mark.livekit
-
 EXAMPLES = REPOSITORY / "examples" / "scenarios"
 SCRIPT = "{on: {quote: {reply: {price: 12}}}}"
 GOOD = f"{{name: A quote, agent: {{script: {SCRIPT}}}, steps: [{{ask: quote, reply: {{price: 12}}}}]}}"

@@ -42,12 +42,15 @@ async def test_it_serves_until_it_is_told_to_end(choice: list[str]) -> None:
 
 
 def test_one_that_runs_already_cannot_be_started() -> None:
+    usage = " ".join(CliRunner().invoke(cli, ["server", "--help"]).output.split())
+    assert "--livekit embedded|server 'embedded' is a server inside this program" in usage
     result = CliRunner().invoke(cli, ["server", "--livekit=ws://127.0.0.1:1"])
     assert result.exit_code == 2
     assert "give 'embedded' or 'server', a server to be started" in " ".join(result.output.split())
 
 
-def test_a_port_that_is_taken_is_a_clear_error() -> None:
+def test_a_port_that_is_taken_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CURB_LIVEKIT_URL", "ws://127.0.0.1:1")  # it starts one all the same
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

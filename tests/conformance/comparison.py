@@ -16,9 +16,6 @@ RECORD: Final = Path(__file__).with_name("record.json")
 SDKS: Final = ("livekit", "livekit-api")
 
 ALLOWED: Final[Mapping[str, str]] = {
-    "room_service.updating_the_room/events": "not yet: UpdateRoomMetadata is not served",
-    "room_service.updating_the_room/known": "not yet: UpdateRoomMetadata is not served",
-    "room_service.updating_the_room/result": "not yet: UpdateRoomMetadata is not served",
     "tracks.data": "the embedded server carries no data tracks, and says so to who publishes one",
 }
 """In which fields the embedded server differs from livekit-server, each with the reason."""

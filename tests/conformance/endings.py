@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from livekit import api
+from livekit import api, rtc
 
-from tests.conformance.stage import Json, Member, Stage, entry, until
+from tests.conformance.stage import Json, Member, Stage, entry, outcome, until
 
 
 def _ends(*members: Member) -> Json:
@@ -56,6 +56,22 @@ async def room_deleted(stage: Stage) -> Json:
     await until(lambda: bob.told("disconnected") and alice.told("disconnected"))
     ends = [member.told("disconnected") for member in (alice, bob)]  # who hears first that the other left is chance
     return {"events": ends, "connected": [alice.room.isconnected(), bob.room.isconnected()]}
+
+
+@entry
+async def told_to_leave(stage: Stage) -> Json:
+    """By a server that shuts down; what still works afterwards."""
+    alice, bob = await stage.cast("alice", "bob")
+    await bob.room.simulate_scenario(rtc.SimulateScenarioKind.SIMULATE_SERVER_LEAVE)
+    await until(lambda: bob.told("disconnected") and alice.told("left"))
+    failure = await outcome(bob.local.send_text("to alice", topic="t"))
+    return {
+        "bob's events": bob.told("reconnecting", "reconnected", "disconnected"),
+        "alice's events": [event[:2] for event in _ends(alice)[0]],
+        "bob asks": await bob.ask("alice", "echo"),
+        "bob sends": failure["error"],
+        "alice asks": await alice.ask("bob", "echo"),
+    }
 
 
 @entry

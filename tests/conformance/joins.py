@@ -7,7 +7,7 @@ import datetime as dt
 
 from livekit import api, rtc
 
-from tests.conformance.stage import Json, Member, Stage, entry, outcome
+from tests.conformance.stage import Json, Member, Stage, entry, outcome, until
 
 GRANTS = api.VideoGrants(room_join=True, room="elsewhere")
 
@@ -24,13 +24,18 @@ async def refusals(stage: Stage) -> Json:
         "no roomJoin": _token(key, secret, grants=api.VideoGrants(room="elsewhere")),
         "another grant": _token(key, secret, grants=listing),
         "no token": "nonsense",
+        "no identity": _token(key, secret, identity=""),
+        "long identity": _token(key, secret, identity="i" * 257),
+        "long room": _token(key, secret, grants=api.VideoGrants(room_join=True, room="r" * 257)),
     }
     results = await asyncio.gather(*(_refusal(stage, token) for token in tokens.values()))
     return dict(zip(tokens, results, strict=True))
 
 
-def _token(key: str, secret: str, lasts: float = 60, grants: api.VideoGrants = GRANTS) -> str:
-    token = api.AccessToken(key, secret).with_identity("somebody").with_grants(grants)
+def _token(
+    key: str, secret: str, *, lasts: float = 60, grants: api.VideoGrants = GRANTS, identity: str = "somebody"
+) -> str:
+    token = api.AccessToken(key, secret).with_identity(identity).with_grants(grants)
     return token.with_ttl(dt.timedelta(seconds=lasts)).to_jwt()
 
 
@@ -76,7 +81,7 @@ async def hidden(stage: Stage) -> Json:
     await ghost.local.send_text("boo", topic="t")
     called = await asyncio.gather(ghost.ask("bob", "echo"), alice.ask("ghost", "echo", wait=9))
     await alice.local.publish_data(b"to all")
-    await asyncio.sleep(0.4)
+    await until(lambda: len(alice.received) >= 2 and ghost.received)
     return {
         "ghost sees": sorted(ghost.room.remote_participants),
         "alice sees": sorted(alice.room.remote_participants),
@@ -96,7 +101,7 @@ async def early_calls(stage: Stage) -> Json:
     async def greet(identity: str) -> Json:
         await alice.local.send_text("welcome", topic="t", destination_identities=[identity])
         answer: Json = None
-        for _ in range(20):  # the SDK lets one register methods only once one is connected
+        for _ in range(100):  # the SDK lets one register methods only once one is connected
             answer = await alice.ask(identity, "echo")
             if answer == "hi" or answer["code"] != 1400:
                 break
@@ -106,8 +111,10 @@ async def early_calls(stage: Stage) -> Json:
     alice.room.on("participant_connected", lambda who: calls.append(asyncio.ensure_future(greet(who.identity))))
     bob = await stage.join("bob", lambda member: member.takes_text("t"))
     bob.answers(echo=lambda call: call.payload)
-    await asyncio.sleep(3.3)
-    return {"answers": await asyncio.gather(*calls), "bob received": bob.received}
+    await until(lambda: calls)
+    answers = await asyncio.gather(*calls)
+    await until(lambda: bob.received)
+    return {"answers": answers, "bob received": bob.received}
 
 
 @entry
@@ -117,7 +124,7 @@ async def early_packets(stage: Stage) -> Json:
     bob = await stage.join("bob")
     await bob.local.publish_data(b"first", topic="p")
     await bob.local.send_text("first", topic="t")
-    await asyncio.sleep(0.5)
+    await until(lambda: len(alice.received) >= 2)
     return sorted(_without_sender(alice), key=str)
 
 

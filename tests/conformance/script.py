@@ -25,7 +25,9 @@ __all__ = ["run_script"]
 
 AT_A_TIME = 8
 """Rooms of the SDK cost threads; most entries only wait."""
-ENTRY_WITHIN = 50.0
+LONGEST = ("tracks.no_permission", "joins.hidden", "rpc.", "endings.told_to_leave")
+"""They sit out deadlines of the SDK, and so come first."""
+ENTRY_WITHIN = 120.0
 
 
 async def run_script(server: LiveKitServerHandle, only: str = "") -> dict[str, Json]:
@@ -37,6 +39,7 @@ async def run_script(server: LiveKitServerHandle, only: str = "") -> dict[str, J
             return name, await _play(server, name, entry)
 
     chosen = [(name, entry) for name, entry in ENTRIES.items() if name.startswith(only)]
+    chosen.sort(key=lambda each: not each[0].startswith(LONGEST))
     return dict(sorted(await asyncio.gather(*(play(name, entry) for name, entry in chosen))))
 
 

@@ -13,46 +13,38 @@ from livekit import api, rtc
 from curb_client.room import sdk
 from curb_client.testing import LiveKitServerHandle
 
-__all__ = ["ENTRIES", "Json", "Member", "Stage", "digest", "entry", "entry_of", "outcome", "until"]
+__all__ = ["ENTRIES", "QUIET", "TOLD_WITHIN", "Entry", "Json", "Member", "Stage", "digest", "entry", "outcome", "until"]
 
 Json = Any
 """What goes into the record: objects, lists, texts, numbers, booleans and null."""
 Entry = Callable[["Stage"], Awaitable[Json]]
 
 ENTRIES: dict[str, Entry] = {}
-TOLD_WITHIN = 8.0
-"""Seconds in which an event has to come; livekit-server tells joins and leaves every three."""
-QUIET = 0.4
-"""Seconds in which what must not come would have come."""
+"""By their names in the record, such as ``rpc.sizes``."""
+TOLD_WITHIN = 40.0
+"""Seconds in which something has to come, however busy the machine is."""
+QUIET = 0.3
+"""Seconds in which what must not come would have come, where the machine is not busy."""
 
 
-def entry(function: Entry) -> Entry:
-    """Makes a function an entry of the script, named ``topic.function`` after its module."""
-    ENTRIES[entry_of(function)] = function
+def entry(function: Any) -> Any:
+    """Makes a function an entry of the script, named after its module and itself."""
+    ENTRIES[f"{function.__module__.rpartition('.')[2]}.{function.__name__}"] = function
     return function
 
 
-def entry_of(function: Any) -> str:
-    """The name that an entry has in the record."""
-    return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-
-
-async def until(condition: Callable[[], object], seconds: float = TOLD_WITHIN, quiet: float = QUIET) -> None:
-    """Waits for a condition, and no longer: what has not come by then is missing in the record.
-
-    Args:
-        quiet: seconds to wait afterwards for what must not come.
-    """
-    end = time.monotonic() + seconds
+async def until(condition: Callable[[], object]) -> None:
+    """Waits for what has to come, and a little for what must not; what has not come by then is not in the record."""
+    end = time.monotonic() + TOLD_WITHIN
     while not condition() and time.monotonic() < end:  # noqa: ASYNC110 - a condition may be anything
         await asyncio.sleep(0.02)
-    await asyncio.sleep(quiet)
+    await asyncio.sleep(QUIET)
 
 
 async def outcome(work: Awaitable[Any]) -> Json:
     """The result of something, or the kind of its failure."""
     try:
-        return await asyncio.wait_for(work, 20)
+        return await asyncio.wait_for(work, TOLD_WITHIN)
     except rtc.RpcError as error:
         return {"code": error.code, "message": error.message, "data": error.data}
     except api.TwirpError as error:
@@ -106,10 +98,15 @@ class Member:
         on("room_metadata_changed", lambda old, new: note(["room metadata", new]))
         on("track_published", lambda what, who: note(["published", who.identity, what.name, int(what.kind)]))
         on("track_unpublished", lambda what, who: note(["unpublished", who.identity, what.name]))
+        on("track_muted", lambda who, what: note(["muted", who.identity, what.name]))
         on("track_subscribed", lambda track, what, who: note(["subscribed", who.identity, what.name]))
         on("track_unsubscribed", lambda track, what, who: note(["unsubscribed", who.identity, what.name]))
         on("data_track_published", lambda track: note(["data track", track.publisher_identity, track.info.name]))
         on("data_track_unpublished", lambda sid: note(["data track gone"]))
+        on(
+            "transcription_received",
+            lambda segments, who, what: note(["transcription", who and who.identity, [each.text for each in segments]]),
+        )
         on("reconnecting", lambda: note(["reconnecting"]))
         on("reconnected", lambda: note(["reconnected"]))
         on("disconnected", lambda why: note(["disconnected", reason(why)]))

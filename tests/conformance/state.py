@@ -18,10 +18,10 @@ def _held(member: Member, identity: str) -> Json:
     return None if who is None else [who.name, who.metadata, dict(sorted(who.attributes.items()))]
 
 
-async def _seen_by(member: Member, change: Awaitable[None], seconds: float = 3.0) -> None:
-    told = len(member.events)
+async def _told_of(change: Awaitable[None], *members: Member) -> None:
+    told = [len(member.events) for member in members]
     await change
-    await until(lambda: len(member.events) > told, seconds)
+    await until(lambda: all(len(member.events) > count for member, count in zip(members, told, strict=True)))
 
 
 @entry
@@ -29,13 +29,13 @@ async def updates(stage: Stage) -> Json:
     """One change after the other: setting, changing, removing, and setting what is so already."""
     alice, bob = await stage.cast("alice", "bob")
     local = bob.local
-    await _seen_by(alice, local.set_attributes({"k": "v", "l": "w"}))
-    await _seen_by(alice, local.set_attributes({"k": "changed"}))
+    await _told_of(local.set_attributes({"k": "v", "l": "w"}), alice, bob)
+    await _told_of(local.set_attributes({"k": "changed"}), alice, bob)
     await local.set_attributes({"k": "changed"})  # nothing follows from it, or the next change would show it
-    await _seen_by(alice, local.set_attributes({"l": ""}))
-    await _seen_by(alice, local.set_metadata("about bob"))
-    await _seen_by(alice, local.set_name("Bob"))
-    await _seen_by(alice, local.set_metadata(""), 1)
+    await _told_of(local.set_attributes({"l": ""}), alice, bob)
+    await _told_of(local.set_metadata("about bob"), alice, bob)
+    await local.set_metadata("")  # nor from it
+    await _told_of(local.set_name("Bob"), alice, bob)
     return {"events": _told(alice, bob), "held": [_held(alice, "bob"), _held(bob, "bob")]}
 
 
@@ -46,7 +46,7 @@ async def for_newcomers(stage: Stage) -> Json:
     await bob.local.set_attributes({"second": "2", "gone": ""})
     await bob.local.set_metadata("new")
     await bob.local.set_name("Bob")
-    await until(lambda: bob.local.name == "Bob", 2)
+    await until(lambda: bob.local.name == "Bob")
     alice = await stage.join("alice")
     return _held(alice, "bob")
 
@@ -59,17 +59,21 @@ async def no_permission(stage: Stage) -> Json:
     await stage.acquaint(alice, bob)
     attempts = [bob.local.set_attributes({"k": "w"}), bob.local.set_metadata("new"), bob.local.set_name("Bob")]
     results = [await outcome(attempt) for attempt in attempts]
-    await until(lambda: alice.events, 0.5)
+    await bob.local.publish_data(b"afterwards")
+    await until(lambda: alice.received)
     return {"results": results, "events": _told(alice, bob), "held": [_held(alice, "bob"), _held(bob, "bob")]}
 
 
 @entry
 async def large(stage: Stage) -> Json:
-    """Metadata and attributes as large as they may be, and larger."""
+    """Metadata, attributes and a name as large as they may be, and larger."""
     alice, bob = await stage.cast("alice", "bob")
-    results = [await outcome(bob.local.set_metadata("m" * size)) for size in (60_000, 600_000)]
-    results += [await outcome(bob.local.set_attributes({"k": "v" * size})) for size in (30_000, 70_000)]
-    await until(lambda: len(alice.events) >= 2, 2)
+    local = bob.local
+    attempts = [local.set_metadata("m" * size) for size in (60_000, 600_000)]
+    attempts += [local.set_attributes({"k": "v" * size}) for size in (30_000, 70_000)]
+    attempts += [local.set_name("n" * size) for size in (257, 256)]
+    results = [await outcome(attempt) for attempt in attempts]
+    await until(lambda: len(alice.events) >= 3)
     seen = alice.remote("bob")
-    lengths = None if seen is None else [len(seen.metadata), len(seen.attributes.get("k", ""))]
+    lengths = None if seen is None else [len(seen.metadata), len(seen.attributes.get("k", "")), len(seen.name)]
     return {"results": results, "lengths": lengths, "events": [event[0] for event in alice.events]}

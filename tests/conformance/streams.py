@@ -8,7 +8,7 @@ from livekit import rtc
 
 from tests.conformance.stage import Json, Member, Stage, entry, until
 
-MANY = 200
+MANY = 100
 
 
 def _got(*members: Member) -> Json:

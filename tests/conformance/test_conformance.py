@@ -5,22 +5,20 @@ from __future__ import annotations
 import pytest
 
 from curb_client.testing import LiveKitServerHandle, livekit_server
-from curb_client.testing.embedded import EmbeddedServer
 from tests.conformance.comparison import ALLOWED, differences, read_record, read_versions, surprises
 from tests.conformance.script import run_script
 
 
+@pytest.mark.livekit_only("embedded", reason="compares it with the record of livekit-server")
 async def test_the_embedded_server_does_what_livekit_server_does() -> None:
     with livekit_server("embedded") as server:
         found = await run_script(server)
     assert "\n".join(surprises(differences(read_record(), found), ALLOWED)) == ""
 
 
-@pytest.mark.livekit
+@pytest.mark.livekit_only("server", reason="makes sure of the record that the embedded server is compared with")
 async def test_livekit_server_does_what_it_did_when_the_record_was_made(curb_livekit: LiveKitServerHandle) -> None:
     recorded = read_versions()["livekit-server"]
-    if isinstance(curb_livekit, EmbeddedServer):
-        pytest.skip("the embedded server is chosen, which has a test of its own")
     if curb_livekit.version != recorded:
         pytest.skip(f"the record is of livekit-server {recorded}, the one chosen is {curb_livekit.version}")
     found = await run_script(curb_livekit)

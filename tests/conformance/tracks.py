@@ -7,7 +7,7 @@ from livekit import rtc
 from tests.conformance.stage import Json, Stage, entry, outcome, until
 
 
-def _microphone() -> tuple[rtc.LocalAudioTrack, rtc.TrackPublishOptions]:
+def microphone() -> tuple[rtc.LocalAudioTrack, rtc.TrackPublishOptions]:
     track = rtc.LocalAudioTrack.create_audio_track("voice", rtc.AudioSource(48_000, 1))
     return track, rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
 
@@ -16,7 +16,7 @@ def _microphone() -> tuple[rtc.LocalAudioTrack, rtc.TrackPublishOptions]:
 async def audio(stage: Stage) -> Json:
     """Published, seen by those present and by newcomers, and unpublished."""
     alice, bob = await stage.cast("alice", "bob")
-    publication = await bob.local.publish_track(*_microphone())
+    publication = await bob.local.publish_track(*microphone())
     await until(lambda: alice.told("published"))
     carol = await stage.join("carol")
     seen = carol.remote("bob")
@@ -36,7 +36,7 @@ async def no_permission(stage: Stage) -> Json:
     alice = await stage.join("alice")
     bob = await stage.join("bob", can_publish=False)
     await stage.acquaint(alice, bob)
-    result = await outcome(bob.local.publish_track(*_microphone()))
+    result = await outcome(bob.local.publish_track(*microphone()))
     await bob.local.publish_data(b"data")
     await until(lambda: alice.received)
     kind = result["error"] if isinstance(result, dict) else "published"

@@ -1,4 +1,4 @@
-"""Rooms of a real LiveKit server for the tests: one server for the run, one room a test."""
+"""Rooms on the LiveKit server that was chosen: one server for the run, one room a test."""
 
 from __future__ import annotations
 
@@ -123,3 +123,18 @@ async def code_of(request: Awaitable[object]) -> str:
 
 def echo(payload: Any, meta: RequestMeta) -> Any:
     return payload
+
+
+class LongJob:
+    """``job.run`` is a handler that begins and does not end by itself."""
+
+    def __init__(self) -> None:
+        self._begun = asyncio.Event()
+
+    async def run(self, payload: Any, meta: RequestMeta) -> None:
+        self._begun.set()
+        await asyncio.sleep(60)
+
+    async def begun(self) -> None:
+        """Returns once it has begun."""
+        await asyncio.wait_for(self._begun.wait(), 10)

@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 
 from curb_client import AgentClient, AgentProcessError, AgentRefusedError
-from curb_client.testing._node import node_from_wheel
+from curb_client._node import node_from_wheel
 from curb_client.testing.agent_process import AgentProcess, agent_environment, wait_until_agent_answers
 from tests.e2e.conftest import Stage, until
-
-pytestmark = pytest.mark.livekit
 
 NODE_AGENT = Path(__file__).parents[2] / "examples" / "node-agent"
 

@@ -142,7 +142,8 @@ async def test_saying_something_to_nobody_fails_in_time(livekit: LiveKitServerHa
     async with CurbCall(livekit) as call:
         assert call.client.presence.state is AgentState.UNCONNECTED
         await call.joined()
-        with pytest.raises(ExpectationError, match=r"could not say 'hello' within 0\.3 s: the agent is 'absent'"):
+        missing = r"could not say 'hello': the agent was not in the room within 0\.3 s: it is 'absent'"
+        with pytest.raises(ExpectationError, match=missing):
             await call.say("hello", within=0.3)
 
 

@@ -16,9 +16,9 @@ import pytest
 from livekit import rtc
 
 import curb_client
-from curb_client import AgentState, ClosedError, ConnectFailedError, RequestMeta, RoomInUseError, UsageError
+from curb_client import AgentState, ClosedError, ConnectFailedError, RoomInUseError, UsageError
 from curb_client.testing import LiveKitServerHandle, livekit_server
-from tests.e2e.conftest import Pair, Stage, until
+from tests.e2e.conftest import LongJob, Pair, Stage, until
 
 TOPIC = "curb.message"
 
@@ -319,15 +319,10 @@ async def test_closing_while_requests_wait(stage: Stage) -> None:
 
 
 async def test_closing_while_the_agent_works_on_a_request(pair: Pair) -> None:
-    running = asyncio.Event()
-
-    @pair.agent.on_message("job")
-    async def job(payload: Any, meta: RequestMeta) -> None:
-        running.set()
-        await asyncio.sleep(30)
-
+    job = LongJob()
+    pair.agent.on_message("job", job.run)
     asking = asyncio.ensure_future(pair.client.ask("job", timeout=60))
-    await asyncio.wait_for(running.wait(), 10)
+    await job.begun()
     await pair.client.aclose()
     with pytest.raises(ClosedError, match="the client was closed while"):
         await asyncio.wait_for(asking, 2)
@@ -364,18 +359,13 @@ async def test_a_call_that_was_left_is_closed(stage: Stage) -> None:
 
 
 async def test_a_cancelled_ask_leaves_the_client_usable(pair: Pair) -> None:
-    running = asyncio.Event()
-
-    @pair.agent.on_message("job")
-    async def job(payload: Any, meta: RequestMeta) -> None:
-        running.set()
-        await asyncio.sleep(30)
-
+    job = LongJob()
+    pair.agent.on_message("job", job.run)
     pair.agent.on_message("quote", lambda payload, meta: payload)
     for seconds in (0, 0.001, 0.02, None):
         asking = asyncio.ensure_future(pair.client.ask("job"))
         if seconds is None:
-            await asyncio.wait_for(running.wait(), 10)
+            await job.begun()
         else:
             await asyncio.sleep(seconds)
         asking.cancel()

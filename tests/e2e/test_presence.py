@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from livekit import api, rtc
 
-from curb_client import AgentCall, AgentPresence, AgentState, AgentUnavailableError, RequestMeta
-from tests.e2e.conftest import Stage, until
+from curb_client import AgentCall, AgentPresence, AgentState, AgentUnavailableError
+from tests.e2e.conftest import LongJob, Stage, until
 
 DYING_AGENT = """
 import asyncio, sys
@@ -83,17 +83,12 @@ async def test_presence_follows_the_agent(stage: Stage) -> None:
 
 
 async def test_an_agent_replaced_by_another(stage: Stage) -> None:
-    started = asyncio.Event()
-
-    async def slow(payload: Any, meta: RequestMeta) -> None:
-        started.set()
-        await asyncio.sleep(30)
-
+    job = LongJob()
     async with stage.client() as call:
         async with stage.agent("first") as first:
-            first.on_message("work", slow)
+            first.on_message("work", job.run)
             unfinished = asyncio.ensure_future(call.agent.ask("work", timeout=20))
-            await started.wait()
+            await job.begun()
         with pytest.raises(rtc.RpcError) as left:
             await unfinished
         assert left.value.code == 1503
@@ -184,20 +179,15 @@ async def test_an_agent_killed_while_it_speaks(
 async def test_a_caller_who_is_thrown_out(
     stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started = asyncio.Event()
-
-    async def slow(payload: Any, meta: RequestMeta) -> None:
-        started.set()
-        await asyncio.sleep(30)
-
+    job = LongJob()
     with nothing_goes_wrong(caplog, monkeypatch):
         async with stage.agent() as agent, stage.client() as call:
             client = call.agent
-            agent.on_message("work", slow)
+            agent.on_message("work", job.run)
             asking = asyncio.ensure_future(client.ask("work"))
             waiting = client.wait_for("form", timeout=30)
             listening = asyncio.ensure_future(anext(client.messages("form")))
-            await started.wait()
+            await job.begun()
 
             address = stage.server.address
             async with api.LiveKitAPI(

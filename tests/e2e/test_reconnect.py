@@ -26,7 +26,7 @@ from curb_client import (
     RequestMeta,
 )
 from curb_client.testing import LiveKitServer, LiveKitServerHandle
-from tests.e2e.conftest import Pair, Stage, until
+from tests.e2e.conftest import LongJob, Pair, Stage, until
 
 SIGNAL_RECONNECT = rtc.SimulateScenarioKind.SIMULATE_SIGNAL_RECONNECT
 FULL_RECONNECT = rtc.SimulateScenarioKind.SIMULATE_FULL_RECONNECT
@@ -123,19 +123,8 @@ async def test_a_reconnect_in_the_middle_of_a_burst(
     pytest.fail("LiveKit reported that it had reconnected and carried nothing after it, four times in a row")
 
 
-async def came_through(pair: Pair, scenario: rtc.SimulateScenarioKind.ValueType, side: str) -> bool:
-    """False where LiveKit itself carries nothing any more after its reconnect: that shows nothing of ours."""
-    await until(lambda: "caller" in pair.agent.room.remote_participants)
-    rooms = {"client": pair.call.room, "agent": pair.agent.room}
-    reconnected = asyncio.Event()
-    rooms[side].on("reconnected", reconnected.set)
-    burst = Burst(pair.agent, pair.client)
-    await until(lambda: len(burst.received) > 10)
-    await rooms[side].simulate_scenario(scenario)
-    await asyncio.wait_for(reconnected.wait(), 15)
-    if not await carries(pair.agent.room, pair.call.room) or not await carries(pair.call.room, pair.agent.room):
-        await burst.abandon()
-        return False
+async def all_came_through(pair: Pair, burst: Burst, most_lost: int | None) -> None:
+    """Nothing is doubled; of the messages, no more than so many are lost without anybody hearing of it."""
     received = len(burst.received)
     await until(lambda: len(burst.received) > received, within=20, what="a message after the reconnect")
     await until(lambda: len(burst.asks) > 20)
@@ -149,9 +138,25 @@ async def came_through(pair: Pair, scenario: rtc.SimulateScenarioKind.ValueType,
     assert burst.received == sorted(set(burst.received)), "each at most once, and in order"
     dropped = {number for number, delivered in enumerate(burst.sent) if not delivered.result()}
     assert pair.agent.undelivered_to_client.get("number", 0) == len(dropped)
-    if (scenario, side) != (FULL_RECONNECT, "client"):  # to which the client is not in the room for a while
-        lost = set(range(len(burst.sent))) - dropped - set(burst.received)
-        assert len(lost) <= 3, "no more than was on its way when the connection broke"
+    lost = set(range(len(burst.sent))) - dropped - set(burst.received)
+    assert most_lost is None or len(lost) <= most_lost, "no more than was on its way when the connection broke"
+
+
+async def came_through(pair: Pair, scenario: rtc.SimulateScenarioKind.ValueType, side: str) -> bool:
+    """False where LiveKit itself carries nothing any more after its reconnect: that shows nothing of ours."""
+    await until(lambda: "caller" in pair.agent.room.remote_participants)
+    rooms = {"client": pair.call.room, "agent": pair.agent.room}
+    reconnected = asyncio.Event()
+    rooms[side].on("reconnected", reconnected.set)
+    burst = Burst(pair.agent, pair.client)
+    await until(lambda: len(burst.received) > 10)
+    await rooms[side].simulate_scenario(scenario)
+    await asyncio.wait_for(reconnected.wait(), 15)
+    if not await carries(pair.agent.room, pair.call.room) or not await carries(pair.call.room, pair.agent.room):
+        await burst.abandon()
+        return False
+    # To a client whose session begins anew, the agent is not in the room for a while.
+    await all_came_through(pair, burst, most_lost=None if (scenario, side) == (FULL_RECONNECT, "client") else 3)
     await until(lambda: pair.client.presence.state is AgentState.READY)
     assert await pair.client.ask("double", {"n": 21}) == expected(21)
     return True
@@ -186,15 +191,10 @@ class Watched:
 
 async def test_a_room_that_is_lost_fails_whoever_waits(pair: Pair) -> None:
     watched = Watched(pair.client)
-    running = asyncio.Event()
-
-    @pair.agent.on_message("job")
-    async def job(payload: Any, meta: RequestMeta) -> None:
-        running.set()
-        await asyncio.sleep(30)
-
+    job = LongJob()
+    pair.agent.on_message("job", job.run)
     asking = asyncio.ensure_future(pair.client.ask("job", timeout=60))
-    await asyncio.wait_for(running.wait(), 10)
+    await job.begun()
     await pair.call.room.simulate_scenario(SERVER_LEAVE)
     with pytest.raises(rtc.RpcError):
         await asyncio.wait_for(asking, 10)
@@ -351,6 +351,7 @@ async def test_a_call_may_be_left_while_it_is_joined_again(stage: Stage) -> None
     assert tokens.made == made
 
 
+@pytest.mark.livekit_only("server", reason="a fault: the process of livekit-server is killed")
 async def test_a_server_that_died_and_came_back() -> None:
     """The SDK gives a room up after 26 seconds: one test for what happens until then, and after."""
     async with LiveKitServer() as server:
@@ -360,17 +361,12 @@ async def test_a_server_that_died_and_came_back() -> None:
             stage.client("leaves") as leaves,
             curb_client.join(stage.url, tokens, rejoin=True) as stays,
         ):
-            running = asyncio.Event()
-
-            async def job(payload: Any, meta: RequestMeta) -> None:
-                running.set()
-                await asyncio.Event().wait()
-
+            job = LongJob()
             async with stage.agent() as agent:
-                agent.on_message("job", job)
+                agent.on_message("job", job.run)
                 gone, kept = Watched(leaves.agent), Watched(stays.agent)
                 asking = asyncio.ensure_future(leaves.agent.ask("job", timeout=60))
-                await asyncio.wait_for(running.wait(), 10)
+                await job.begun()
 
                 assert server.pid is not None
                 os.kill(server.pid, signal.SIGKILL)

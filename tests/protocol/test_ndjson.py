@@ -193,7 +193,7 @@ def test_hostile_lines(text: str) -> None:
 def test_an_error_names_the_property() -> None:
     line = decode_line(b'{"envelope":0,"producer":"c","seq":1,"class":"host","at":1,"body":{"type":"host","seq":1}}')
     assert isinstance(line, MalformedLine)
-    assert "envelope: Input should be greater than or equal to 1" in line.error
+    assert "envelope: Input should be a valid integer from 1 to" in line.error
     assert "expectsReply: Field required" in line.error
 
 

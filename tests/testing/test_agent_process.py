@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from curb_client._processes import LOG_BYTES_KEPT
 from curb_client.errors import UsageError
 from curb_client.testing import LiveKitAddress
 from curb_client.testing._dispatch import registrations_in
-from curb_client.testing._processes import LOG_BYTES_KEPT
 from curb_client.testing.agent_process import AgentProcess, agent_environment, worker_environment
 from tests.testing.processes import REPOSITORY, is_running, wait_for
 from tests.testing.test_tokens import claims, run_python

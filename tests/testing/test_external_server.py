@@ -13,7 +13,6 @@ from curb_client.testing.embedded import EmbeddedServer
 from tests.testing.processes import a_strangers_server, answers
 
 pytestmark = [
-    pytest.mark.livekit,
     pytest.mark.skipif(sys.platform == "win32", reason="signals and scripts of POSIX"),
 ]
 

@@ -15,6 +15,7 @@ import pytest
 from curb_client.testing import LiveKitServerHandle
 
 GOLDEN = Path(__file__).with_name("golden")
+NEED_FAULTS = ("lost_request",)
 
 
 def shown(output: str) -> str:
@@ -33,7 +34,7 @@ def shown(output: str) -> str:
     return re.sub(r"for \d\.\d s", "for S s", text)
 
 
-@pytest.mark.parametrize("mistake", ["wrong_reply", "missing_message", "silent_agent"])
+@pytest.mark.parametrize("mistake", ["wrong_reply", "missing_message", "silent_agent", "lost_request"])
 def test_the_report_makes_the_cause_plain(
     mistake: str, pytester: pytest.Pytester, curb_livekit: LiveKitServerHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,6 +48,7 @@ def test_the_report_makes_the_cause_plain(
     result = pytester.runpytest_subprocess(
         *("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function", "-p", "no:anyio"),
         *("-p", "no:cacheprovider", f"seeded_mistakes.py::test_{mistake}"),
+        *(["--livekit=embedded"] if mistake in NEED_FAULTS else []),
         timeout=120,
     )
     result.assert_outcomes(failed=1)

@@ -1,4 +1,4 @@
-"""Scenarios in rooms of a real server: every kind of step as it should be, and as it should not."""
+"""Scenarios in rooms: every kind of step as it should be, and as it should not."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from typing import Any
 
 import pytest
 
-from curb_client.testing import LiveKitAddress, LiveKitServer
-from curb_client.testing._node import node_from_wheel
+from curb_client._node import node_from_wheel
+from curb_client.testing import LiveKitAddress, LiveKitServerHandle
 from curb_client.testing.scenario import ScenarioResult, load_scenario, run_scenario
 from tests.testing.processes import is_running
-
-pytestmark = pytest.mark.livekit
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SETTINGS = {
@@ -50,14 +48,14 @@ Run = Callable[..., Awaitable[ScenarioResult]]
 
 
 @pytest.fixture
-def run(running: LiveKitServer, tmp_path: Path) -> Run:
+def run(curb_livekit: LiveKitServerHandle, tmp_path: Path) -> Run:
     """Runs steps with an agent, by default the script's."""
 
     async def run(*steps: object, agent: object = None, **scenario: object) -> ScenarioResult:
         file = tmp_path / "quote.yaml"
         form = {"agent": agent or {"script": SCRIPT}, "steps": steps, "within": 3, **scenario}
         file.write_text(json.dumps(form, indent=1), encoding="utf-8")
-        return await run_scenario(load_scenario(file), running)
+        return await run_scenario(load_scenario(file), curb_livekit)
 
     return run
 
@@ -70,16 +68,16 @@ def statuses(result: ScenarioResult) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["quote", "scripted"])
-async def test_the_examples_pass(running: LiveKitServer, name: str) -> None:
-    result = await run_scenario(load_scenario(EXAMPLES / "scenarios" / f"{name}.yaml"), running)
+async def test_the_examples_pass(curb_livekit: LiveKitServerHandle, name: str) -> None:
+    result = await run_scenario(load_scenario(EXAMPLES / "scenarios" / f"{name}.yaml"), curb_livekit)
     assert result.problem is None
 
 
-async def test_the_example_with_an_agent_in_javascript_passes(running: LiveKitServer) -> None:
+async def test_the_example_with_an_agent_in_javascript_passes(curb_livekit: LiveKitServerHandle) -> None:
     has_node = shutil.which("node") or node_from_wheel("node")
     if not os.environ.get("CI") and not (has_node and (EXAMPLES / "node-agent" / "node_modules").is_dir()):
         pytest.skip("Node.js or the packages of the agent in JavaScript are missing: npm ci in examples/node-agent")
-    result = await run_scenario(load_scenario(EXAMPLES / "scenarios" / "node.yaml"), running)
+    result = await run_scenario(load_scenario(EXAMPLES / "scenarios" / "node.yaml"), curb_livekit)
     assert result.problem is None
 
 
@@ -126,7 +124,6 @@ async def test_what_no_step_expects_may_be_allowed(run: Run) -> None:
 
 # As it should not
 
-
 GOLD = {"plan": "gold"}
 
 
@@ -167,7 +164,7 @@ GOLD = {"plan": "gold"}
         ({"ask": "claim", "refused": "invalid_payload", "issues": []}, "\n  expected  none\n  came      id, items.0"),
         (
             {"ask": "slow", "within": 0.4},
-            "no answer came: the agent took it and did not answer in time (LiveKit's RpcError 1502)",
+            "no answer came: the agent did not answer in time (LiveKit's RpcError 1502)",
         ),
         (
             {"update": {"tts": {"voice": 17}}, "settings": {"tts": {"voice": 18}}},

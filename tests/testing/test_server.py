@@ -18,7 +18,6 @@ from curb_client.testing import LIVEKIT_SERVER_VERSION, LiveKitServer
 from tests.testing.processes import answers, fake_server, is_running
 
 pytestmark = [
-    pytest.mark.livekit,
     pytest.mark.skipif(sys.platform == "win32", reason="signals and scripts of POSIX"),
 ]
 

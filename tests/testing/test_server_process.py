@@ -15,7 +15,6 @@ from curb_client.testing.server import free_ports
 from tests.testing.processes import a_strangers_server, fake_server, first, is_running
 
 pytestmark = [
-    pytest.mark.livekit,
     pytest.mark.skipif(sys.platform == "win32", reason="signals and scripts of POSIX"),
 ]
 

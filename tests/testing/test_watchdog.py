@@ -16,7 +16,6 @@ from curb_client.testing import LiveKitServer
 from tests.testing.processes import REPOSITORY, is_running, wait_for
 
 pytestmark = [
-    pytest.mark.livekit,
     pytest.mark.skipif(sys.platform == "win32", reason="signals and scripts of POSIX"),
 ]
 

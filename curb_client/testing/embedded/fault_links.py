@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from curb_client.testing.embedded.fault_table import Direction, Fault, Way
+from curb_client.testing.embedded.fault_table import Fault, Scope, Way, Who
 
 __all__ = ["Freeze", "LimitBandwidth", "LoseDatagrams", "RefuseJoins", "SlowJoins"]
 
@@ -19,20 +19,19 @@ LINK_KEEPS_SECONDS: Final = 1.0
 class LoseDatagrams(Fault):
     places = frozenset({"datagrams"})
 
-    def __init__(self, what: str, rate: float, seed: int, direction: Direction | None, participant: str | None) -> None:
-        super().__init__(what)
+    def __init__(self, what: str, scope: Scope, rate: float, seed: int) -> None:
+        super().__init__(what, scope)
         self._rate = rate
         self._seed = seed
-        self._direction = direction
-        self._participant = participant
         self._chances: dict[Way, random.Random] = {}
 
     def datagram(self, size: int, way: Way, forward: Callable[[], None]) -> None:  # noqa: ARG002
-        if self._participant not in (None, way.participant) or self._direction not in (None, way.direction):
+        if not self.scope.takes(way):
             forward()
             return
-        # One for each way, so that it does not depend on which of two participants was quicker.
-        chance = self._chances.setdefault(way, random.Random(f"{self._seed}/{way.participant}/{way.direction}"))
+        # One for each way, so that it does not depend on which of two participants was quicker; not on the room's
+        # name either, which is another one in each run of a test.
+        chance = self._chances.setdefault(way, random.Random(f"{self._seed}/{way.who.identity}/{way.direction}"))
         if chance.random() < self._rate:
             self.count += 1
         else:
@@ -42,14 +41,13 @@ class LoseDatagrams(Fault):
 class LimitBandwidth(Fault):
     places = frozenset({"datagrams"})
 
-    def __init__(self, what: str, bytes_per_second: float, participant: str | None) -> None:
-        super().__init__(what)
+    def __init__(self, what: str, scope: Scope, bytes_per_second: float) -> None:
+        super().__init__(what, scope)
         self._bytes_per_second = bytes_per_second
-        self._participant = participant
         self._free_at: dict[Way, float] = {}
 
     def datagram(self, size: int, way: Way, forward: Callable[[], None]) -> None:
-        if self._participant not in (None, way.participant):
+        if not self.scope.takes(way):
             forward()
             return
         loop = asyncio.get_running_loop()
@@ -70,27 +68,26 @@ class Freeze(Fault):
 
     places = frozenset({"datagrams", "signals", "joins"})
 
-    def __init__(self, what: str, participant: str) -> None:
-        super().__init__(what)
-        self._participant = participant
+    def __init__(self, what: str, scope: Scope) -> None:
+        super().__init__(what, scope)
         self._held: deque[Callable[[], None]] = deque()
         self._joins = _Waiting()
 
     def datagram(self, size: int, way: Way, forward: Callable[[], None]) -> None:  # noqa: ARG002
-        if way.participant == self._participant:
+        if self.scope.takes(way):
             self.count += 1
         else:
             forward()
 
-    def holds(self, participant: str, again: Callable[[], None]) -> bool:
-        if participant != self._participant:
+    def holds(self, who: Who, again: Callable[[], None]) -> bool:
+        if not self.scope.has(who):
             return False
         self.count += 1
         self._held.append(again)
         return True
 
-    async def join(self, participant: str) -> int:
-        if participant == self._participant:
+    async def join(self, who: Who) -> int:
+        if self.scope.has(who):
             self.count += 1
             await self._joins.wait(None)
         return 0
@@ -104,14 +101,13 @@ class Freeze(Fault):
 class RefuseJoins(Fault):
     places = frozenset({"joins"})
 
-    def __init__(self, what: str, status: int, participant: str | None, times: int | None) -> None:
-        super().__init__(what)
+    def __init__(self, what: str, scope: Scope, status: int, times: int | None) -> None:
+        super().__init__(what, scope)
         self._status = status
-        self._participant = participant
         self._times = times
 
-    async def join(self, participant: str) -> int:
-        if self._participant not in (None, participant) or (self._times is not None and self.count >= self._times):
+    async def join(self, who: Who) -> int:
+        if not self.scope.has(who) or (self._times is not None and self.count >= self._times):
             return 0
         self.count += 1
         return self._status
@@ -120,14 +116,13 @@ class RefuseJoins(Fault):
 class SlowJoins(Fault):
     places = frozenset({"joins"})
 
-    def __init__(self, what: str, seconds: float, participant: str | None) -> None:
-        super().__init__(what)
+    def __init__(self, what: str, scope: Scope, seconds: float) -> None:
+        super().__init__(what, scope)
         self._seconds = seconds
-        self._participant = participant
         self._joins = _Waiting()
 
-    async def join(self, participant: str) -> int:
-        if self._participant in (None, participant):
+    async def join(self, who: Who) -> int:
+        if self.scope.has(who):
             self.count += 1
             await self._joins.wait(self._seconds)
         return 0

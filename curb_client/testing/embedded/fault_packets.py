@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from curb_client.testing.embedded.fault_table import Direction, Fault, Way
+from curb_client.testing.embedded.fault_table import Fault, Scope, Way
 
 if TYPE_CHECKING:
     from livekit.protocol import models
@@ -33,10 +34,9 @@ _CONTENT: Final = {
 
 @dataclass
 class PacketFilter:
-    """Which packets a fault is for; see :meth:`.Faults.drop`."""
+    """Which packets a fault is for; see :class:`.faults.PacketOptions`."""
 
-    direction: Direction | None = None
-    participant: str | None = None
+    scope: Scope
     topic: str | None = None
     method: str | None = None
     _streams: set[str] = field(default_factory=set)
@@ -44,21 +44,19 @@ class PacketFilter:
     """The ids of those whose header or request fits: what follows names nothing else."""
 
     def __str__(self) -> str:
-        way = f" {self.direction}" if self.direction else ""
-        who = f"{way or ' of'} {self.participant!r}" if self.participant is not None else way and f"{way} anybody"
         topic = f" on topic {self.topic!r}" if self.topic is not None else ""
         method = f" of method {self.method!r}" if self.method is not None else ""
-        return who + topic + method
+        return f"{self.scope}{topic}{method}"
 
     def fits(self, packet: models.DataPacket, way: Way) -> bool:
         # What it is about comes first: an answer is found by a request that went another way.
         return self._is_about(packet) and self._passes(packet, way)
 
     def _passes(self, packet: models.DataPacket, way: Way) -> bool:
-        if self.direction is None and self.participant is None:
+        if self.scope.direction is None and self.scope.participant is None and way.direction == "to":
             # Once each, where it comes from; the server's own packets come from nobody.
-            return way.direction == "from" or not packet.participant_sid
-        return self.participant in (None, way.participant) and self.direction in (None, way.direction)
+            return not packet.participant_sid and self.scope.has(way.who)
+        return self.scope.takes(way)
 
     def _is_about(self, packet: models.DataPacket) -> bool:
         if self.topic is None and self.method is None:
@@ -101,7 +99,7 @@ class PacketFault(Fault):
 
     def __init__(self, what: str, packet_filter: PacketFilter, most: int | None) -> None:
         amount = "packets" if most is None else f"at most {most} packet{'s' if most > 1 else ''}"
-        super().__init__(f"{what} {amount}{packet_filter}")
+        super().__init__(f"{what} {amount}{packet_filter}", packet_filter.scope)
         self._filter = packet_filter
         self._most = most
 
@@ -209,9 +207,29 @@ class Corrupt(PacketFault):
 
 
 def _spoil(part: Any, name: str) -> None:
-    """Overwrites the first character: what was JSON, or compressed, is none any more, and what was text stays it."""
+    """Overwrites the first character, also of what is compressed as a whole: a text arrives, and JSON is none."""
     content = getattr(part, name)
     if isinstance(content, str):
-        setattr(part, name, ("!" if content[0] == "?" else "?") + content[1:])
+        spoilt: str | bytes = ("!" if content[0] == "?" else "?") + content[1:]
+    elif (inflated := _inflated(part, name)) is not None:
+        deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        spoilt = deflate.compress(_spoilt(inflated)) + deflate.flush()
     else:
-        setattr(part, name, (b"!" if content[:1] == b"?" else b"?") + content[1:])
+        spoilt = _spoilt(content)
+    setattr(part, name, spoilt)
+
+
+def _spoilt(content: bytes) -> bytes:
+    return (b"!" if content[:1] == b"?" else b"?") + content[1:]
+
+
+def _inflated(part: Any, name: str) -> bytes | None:
+    """What was compressed; None where nothing was."""
+    if name == "inline_content" and not part.compression:
+        return None
+    if name not in ("inline_content", "compressed_payload"):
+        return None
+    try:
+        return zlib.decompress(getattr(part, name), -zlib.MAX_WBITS)
+    except zlib.error:
+        return None

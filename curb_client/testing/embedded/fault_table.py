@@ -3,22 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:  # a server that does not run yet loads nothing that only a running one needs
     from curb_client.testing.embedded.routing import Routed
 
-__all__ = ["Direction", "Fault", "FaultTable", "Way"]
+__all__ = ["NOBODY", "Direction", "Fault", "FaultTable", "Scope", "Way", "Who"]
 
 Direction = Literal["from", "to"]
 Place = Literal["packets", "datagrams", "signals", "joins"]
 
 
+class Who(NamedTuple):
+    """A participant: identities are unique in a room, not on a server."""
+
+    identity: str
+    room: str
+
+
+NOBODY: Final = Who("", "")
+"""Whom a datagram is of that fits no participant."""
+
+
 class Way(NamedTuple):
     """Where something passes: whom, and whether it comes from it or goes to it."""
 
-    participant: str
+    who: Who
     direction: Direction
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Whom a fault is for; everybody, where nothing is given."""
+
+    room: str | None = None
+    participant: str | None = None
+    direction: Direction | None = None
+
+    def __str__(self) -> str:
+        """Without the room, which :meth:`.Faults.report` adds where it says anything."""
+        way = f" {self.direction}" if self.direction else ""
+        if self.participant is None:
+            return f"{way} anybody" if way else ""
+        return f"{way or ' of'} {self.participant!r}"
+
+    def has(self, who: Who) -> bool:
+        return self.participant in (None, who.identity) and self.room in (None, who.room)
+
+    def takes(self, way: Way) -> bool:
+        return self.direction in (None, way.direction) and self.has(way.who)
 
 
 class Fault:
@@ -26,6 +60,7 @@ class Fault:
 
     Attributes:
         what: what it does and to what, for people.
+        scope: for whom it does so.
         count: how often it has happened so far: packets, datagrams, signalling messages or joins hit.
         is_over: whether its block has ended.
     """
@@ -33,8 +68,9 @@ class Fault:
     places: ClassVar[frozenset[Place]] = frozenset()
     """Which of the methods below have something to do."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, scope: Scope) -> None:
         self.what = what
+        self.scope = scope
         self.count = 0
         self.is_over = False
 
@@ -49,11 +85,11 @@ class Fault:
         """A datagram of so many bytes passes."""
         forward()
 
-    def holds(self, participant: str, again: Callable[[], None]) -> bool:  # noqa: ARG002
+    def holds(self, who: Who, again: Callable[[], None]) -> bool:  # noqa: ARG002
         """Whether it keeps a signalling message, of either direction; ``again`` is for when it is over."""
         return False
 
-    async def join(self, participant: str) -> int:  # noqa: ARG002
+    async def join(self, who: Who) -> int:  # noqa: ARG002
         """Somebody joins or resumes: returns the HTTP status to refuse it with, or 0, now or later."""
         return 0
 
@@ -88,28 +124,28 @@ class FaultTable:
         self.packets, self.datagrams = at("packets"), at("datagrams")
         self.signals, self.joins = at("signals"), at("joins")
 
-    def packet(self, routed: Routed, participant: str, direction: Direction, forward: Callable[[Routed], None]) -> None:
+    def packet(self, routed: Routed, who: Who, direction: Direction, forward: Callable[[Routed], None]) -> None:
         """Sends a packet through all faults, and what they leave of it on its way."""
-        _packet_through(self.packets, routed, Way(participant, direction), forward)
+        _packet_through(self.packets, routed, Way(who, direction), forward)
 
-    def datagram(self, size: int, participant: str, direction: Direction, forward: Callable[[], None]) -> None:
-        """As :meth:`packet`; ``participant`` is empty where nobody knows whose it is."""
-        way = Way(participant, direction)
+    def datagram(self, size: int, who: Who, direction: Direction, forward: Callable[[], None]) -> None:
+        """As :meth:`packet`."""
+        way = Way(who, direction)
         for fault in reversed(self.datagrams):
             forward = _before(fault, size, way, forward)
         forward()
 
-    def signal(self, participant: str, forward: Callable[[], None]) -> None:
+    def signal(self, who: Who, forward: Callable[[], None]) -> None:
         """As :meth:`packet`, for signalling in both directions."""
         for fault in self.signals:
-            if fault.holds(participant, lambda: self.signal(participant, forward)):
+            if fault.holds(who, lambda: self.signal(who, forward)):
                 return
         forward()
 
-    async def join(self, participant: str) -> int:
+    async def join(self, who: Who) -> int:
         """Returns, when nothing holds the join any more, the HTTP status to refuse it with, or 0."""
         for fault in self.joins:
-            status = 0 if fault.is_over else await fault.join(participant)
+            status = 0 if fault.is_over else await fault.join(who)
             if status:
                 return status
         return 0

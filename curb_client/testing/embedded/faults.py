@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from typing_extensions import TypedDict, Unpack
 
-from curb_client.errors import UsageError
+from curb_client.errors import LiveKitServerError, UsageError
+from curb_client.testing.embedded import fault_arguments as given
 from curb_client.testing.embedded.fault_links import Freeze, LimitBandwidth, LoseDatagrams, RefuseJoins, SlowJoins
-from curb_client.testing.embedded.fault_packets import Corrupt, Delay, Drop, Duplicate, PacketFilter, Reorder
-from curb_client.testing.embedded.fault_table import Direction, Fault, FaultTable
+from curb_client.testing.embedded.fault_packets import Corrupt, Delay, Drop, Duplicate, Reorder
+from curb_client.testing.embedded.fault_table import Direction, Fault, FaultTable, Scope
 
 if TYPE_CHECKING:
+    from curb_client.testing.embedded.node import Node
     from curb_client.testing.embedded.participant import Participant
     from curb_client.testing.embedded.server import EmbeddedServer
 
 __all__ = ["Fault", "Faults", "PacketOptions"]
-
-T = TypeVar("T")
 
 
 class PacketOptions(TypedDict, total=False):
@@ -42,11 +41,11 @@ class PacketOptions(TypedDict, total=False):
 
 
 class Faults:
-    """What goes wrong on an embedded server: ``server.faults``.
+    """What goes wrong on an embedded server, ``server.faults``, or in one room of it, ``curb_call.faults``.
 
     ::
 
-        with server.faults.drop(1, direction="to", participant="agent", method="curb.message") as fault:
+        with curb_call.faults.drop(1, direction="to", participant="agent", method="curb.message") as fault:
             ...  # the next request is lost
         assert fault.count == 1
 
@@ -57,15 +56,40 @@ class Faults:
     Every method raises UsageError, which names the argument, where one makes no sense.
     """
 
-    def __init__(self, server: EmbeddedServer, table: FaultTable, write: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        server: EmbeddedServer,
+        table: FaultTable,
+        tell: Callable[[str], None],
+        room: str | None = None,
+        begun: list[Fault] | None = None,
+    ) -> None:
         self._server = server
         self._table = table
-        self._write = write
-        self._all: list[Fault] = []
+        self._tell = tell
+        self._room = room
+        self._begun: list[Fault] = [] if begun is None else begun
+
+    def in_room(self, name: str, tell: Callable[[str], None] = lambda _: None) -> Faults:
+        """The faults of one room: identities are looked up in it alone, and other rooms notice nothing.
+
+        Args:
+            tell: gets a line when a fault begins, and when it is over.
+        """
+
+        def tell_both(line: str) -> None:
+            self._tell(f"in room {name!r}, {line}")
+            tell(line)
+
+        return Faults(self._server, self._table, tell_both, name, self._begun)
 
     def report(self) -> list[str]:
-        """A line for each fault so far: what, for whom, and how often it has happened."""
-        return [str(fault) for fault in list(self._all)]
+        """A line for each fault so far, of this room where it is one's: what, for whom, and how often it happened."""
+        return [self._line(fault) for fault in list(self._begun) if self._room in (None, fault.scope.room)]
+
+    def _line(self, fault: Fault) -> str:
+        elsewhere = self._room is None and fault.scope.room is not None
+        return f"in room {fault.scope.room!r}, {fault}" if elsewhere else str(fault)
 
     # Packets
 
@@ -76,25 +100,26 @@ class Faults:
             n: how many at most; all that fit unless given.
             only: which; see :class:`PacketOptions`.
         """
-        return self._block(Drop("drop", _filter(only), _amount("n", n)))
+        return self._block(Drop("drop", given.packet_filter(self._room, only), given.at_most("n", n)))
 
     def delay(self, n: int | None, seconds: float, **only: Unpack[PacketOptions]) -> AbstractContextManager[Fault]:
         """Holds packets for so many seconds, or until the block ends; others overtake them. As :meth:`drop`."""
-        return self._block(Delay(f"delay by {seconds} s", _filter(only), _amount("n", n), _seconds(seconds)))
+        which = given.packet_filter(self._room, only)
+        return self._block(Delay(f"delay by {seconds} s", which, given.at_most("n", n), given.seconds(seconds)))
 
     def duplicate(self, n: int | None = None, **only: Unpack[PacketOptions]) -> AbstractContextManager[Fault]:
         """Sends packets twice, as another message each: the SDK does not know it for a repeat. As :meth:`drop`."""
-        return self._block(Duplicate("duplicate", _filter(only), _amount("n", n)))
+        return self._block(Duplicate("duplicate", given.packet_filter(self._room, only), given.at_most("n", n)))
 
     def reorder(self, n: int | None = None, **only: Unpack[PacketOptions]) -> AbstractContextManager[Fault]:
         """Sends packets behind the next one that fits and goes the same way, or when the block ends. As :meth:`drop`,
         with ``n`` for how many are put back."""
-        return self._block(Reorder("reorder", _filter(only), _amount("n", n)))
+        return self._block(Reorder("reorder", given.packet_filter(self._room, only), given.at_most("n", n)))
 
     def corrupt(self, n: int | None = None, **only: Unpack[PacketOptions]) -> AbstractContextManager[Fault]:
-        """Overwrites the first character of packets' content: JSON is none any more. As :meth:`drop`; packets without
-        content pass, and do not count."""
-        return self._block(Corrupt("corrupt", _filter(only), _amount("n", n)))
+        """Overwrites the first character of packets' content: JSON is none any more. What is compressed in many packets
+        cannot be read at all. As :meth:`drop`; packets without content pass, and do not count."""
+        return self._block(Corrupt("corrupt", given.packet_filter(self._room, only), given.at_most("n", n)))
 
     # The network
 
@@ -107,14 +132,9 @@ class Faults:
             rate: how many, from 0 to 1. seed: of the chance, which each way of each participant has for itself.
             direction: as in :class:`PacketOptions`. participant: its identity.
         """
-        if not _is_number(rate) or not 0 <= rate <= 1:
-            raise UsageError(f"rate is {rate!r}; give a share of the datagrams, from 0 to 1")
-        if not _is_integer(seed):
-            raise UsageError(f"seed is {seed!r}; give an integer")
-        _check_direction(direction)
-        which = PacketFilter(direction, _text("participant", participant))
-        what = f"lose {rate:.0%} of the datagrams{which} (seed {seed})"
-        return self._block(LoseDatagrams(what, rate, seed, direction, participant))
+        rate, seed = given.share(rate), given.integer("seed", seed)
+        scope = given.scope(self._room, participant, direction)
+        return self._block(LoseDatagrams(f"lose {rate:.0%} of the datagrams{scope} (seed {seed})", scope, rate, seed))
 
     def limit_bandwidth(
         self, bytes_per_second: float, *, participant: str | None = None
@@ -124,10 +144,10 @@ class Faults:
         Args:
             bytes_per_second: for each participant and direction. participant: its identity; everybody's unless given.
         """
-        _positive("bytes_per_second", bytes_per_second, "bytes per second")
-        which = PacketFilter(participant=_text("participant", participant))
-        what = f"let {bytes_per_second} bytes/s through{which}, datagrams that waited"
-        return self._block(LimitBandwidth(what, bytes_per_second, participant))
+        given.positive("bytes_per_second", bytes_per_second, "bytes per second")
+        scope = given.scope(self._room, participant)
+        what = f"let {bytes_per_second} bytes/s through{scope}, datagrams that waited"
+        return self._block(LimitBandwidth(what, scope, bytes_per_second))
 
     # Joins
 
@@ -140,11 +160,10 @@ class Faults:
             status: of HTTP, 400 to 599. participant: whose, by identity; everybody's unless given.
             times: how many at most; a client tries one join several times.
         """
-        if not _is_integer(status) or not 400 <= status <= 599:
-            raise UsageError(f"status is {status!r}; give an HTTP status from 400 to 599")
-        amount = "joins" if _amount("times", times) is None else f"at most {times} joins"
-        which = PacketFilter(participant=_text("participant", participant))
-        return self._block(RefuseJoins(f"refuse {amount}{which} with {status}", status, participant, times))
+        status, times = given.http_status(status), given.at_most("times", times)
+        scope = given.scope(self._room, participant)
+        amount = "joins" if times is None else f"at most {times} join{'s' if times > 1 else ''}"
+        return self._block(RefuseJoins(f"refuse {amount}{scope} with {status}", scope, status, times))
 
     def slow_joins(self, seconds: float, *, participant: str | None = None) -> AbstractContextManager[Fault]:
         """Answers joins and resumes so many seconds later, or when the block ends.
@@ -152,8 +171,8 @@ class Faults:
         Args:
             participant: whose, by identity; everybody's unless given.
         """
-        which = PacketFilter(participant=_text("participant", participant))
-        return self._block(SlowJoins(f"answer joins{which} {seconds} s later", _seconds(seconds), participant))
+        scope = given.scope(self._room, participant)
+        return self._block(SlowJoins(f"answer joins{scope} {seconds} s later", scope, given.seconds(seconds)))
 
     # Participants
 
@@ -164,13 +183,13 @@ class Faults:
         Args:
             participant: its identity; who joins with it waits.
         """
-        return self._block(Freeze(f"freeze {participant!r}", _identity(participant)))
+        return self._block(Freeze(f"freeze {participant!r}", self._one(participant)))
 
     def cut_signalling(self, participant: str) -> None:
         """Cuts a participant's signalling connection once, without a goodbye: the client resumes.
 
         Raises:
-            UsageError: nobody of this identity is in a room. LiveKitServerError: the server does not run.
+            UsageError: nobody of this identity is there. LiveKitServerError: the server does not run.
         """
         self._once("cut the signalling", participant, lambda each: each.abort_socket())
 
@@ -186,100 +205,81 @@ class Faults:
 
     def force_resume(self, participant: str) -> None:
         """Asks a participant's client to resume its session. Raises as :meth:`cut_signalling`."""
-        self._once("force a resume", participant, lambda each: each.ask_to_resume("is to resume by a fault"))
+
+        def resume(each: Participant) -> None:
+            from livekit.protocol import models, rtc  # the server runs, so it is installed
+
+            # The client closes the connection: one that hears of both begins another session instead.
+            each.tell_leave(models.CONNECTION_TIMEOUT, rtc.LeaveRequest.RESUME)
+
+        self._once("force a resume", participant, resume)
 
     def force_full_reconnect(self, participant: str) -> None:
         """Ends a participant's session and asks its client for another. Raises as :meth:`cut_signalling`."""
 
         def start_anew(each: Participant) -> None:
-            from livekit.protocol import models  # the server runs, so it is installed
+            from livekit.protocol import models
 
             each.start_anew(models.STATE_MISMATCH)
 
         self._once("force a full reconnect", participant, start_anew)
 
+    # The server
+
+    async def restart(self, seconds: float = 0.0) -> None:
+        """Ends the server like a killed process and starts it again, with all its rooms gone: clients come back.
+
+        Args:
+            seconds: for how long it is down.
+
+        Raises:
+            LiveKitServerError: it does not run, or does not start again.
+        """
+        if seconds:
+            given.seconds(seconds)
+        fault = Fault("restart the server", given.scope(self._room, None))
+        await self._server.restart(seconds)
+        self._has_happened(fault, 1)
+
     # In the server's loop
 
     @contextlib.contextmanager
     def _block(self, fault: Fault) -> Iterator[Fault]:
-        self._all.append(fault)
-        self._write(f"fault begins: {fault.what}")
+        self._begun.append(fault)
+        self._tell(f"fault begins: {fault.what}")
         self._run(lambda: self._table.add(fault))
         try:
             yield fault
         finally:
             self._run(lambda: self._table.remove(fault))
-            self._write(f"fault is over: {fault}")
+            self._tell(f"fault is over: {fault}")
 
     def _run(self, function: Callable[[], object]) -> None:
-        if self._server.is_running:
+        with contextlib.suppress(LiveKitServerError):
             self._server.call(lambda _: function())
-        else:
-            function()
+            return
+        function()  # it does not run: nothing passes
+
+    def _one(self, participant: str) -> Scope:
+        return Scope(self._room, given.identity(participant))
 
     def _once(self, what: str, participant: str, act: Callable[[Participant], object]) -> None:
-        fault = Fault(f"{what} of {_identity(participant)!r}")
-        fault.is_over = True
+        fault = Fault(f"{what} of {participant!r}", self._one(participant))
 
-        def run(node: Any) -> None:
-            found = [room.participants[participant] for room in node.rooms.all() if participant in room.participants]
+        def run(node: Node) -> tuple[int, list[str]]:
+            rooms = [room for room in node.rooms.all() if self._room in (None, room.info.name)]
+            found = [room.participants[participant] for room in rooms if participant in room.participants]
             for each in found:
-                fault.count += 1
                 act(each)
+            return len(found), sorted({identity for room in rooms for identity in room.participants})
 
-        self._server.call(run)
-        if not fault.count:
-            raise UsageError(f"participant is {participant!r}, who is in no room of this server")
-        self._all.append(fault)
-        self._write(f"fault: {fault.what}")
+        count, there = self._server.call(run)
+        if not count:
+            where = "on this server" if self._room is None else f"in room {self._room!r}"
+            raise UsageError(f"participant is {participant!r}, who is not {where}; {', '.join(there) or 'nobody'} is")
+        self._has_happened(fault, count)
 
-
-def _filter(only: PacketOptions) -> PacketFilter:
-    for name in ("participant", "topic", "method"):
-        _text(name, only.get(name))
-    if unknown := only.keys() - PacketOptions.__annotations__.keys():
-        known = ", ".join(PacketOptions.__annotations__)
-        raise UsageError(f"{min(unknown)} is no filter of packets; there are {known}")
-    _check_direction(only.get("direction"))
-    return PacketFilter(**only)
-
-
-def _check_direction(direction: object) -> None:
-    if direction not in (None, "from", "to"):
-        raise UsageError(f"direction is {direction!r}; give 'from' or 'to', as the participant sees it")
-
-
-def _text(name: str, value: Any) -> Any:
-    if value is not None and not isinstance(value, str):
-        raise UsageError(f"{name} is {value!r}; give text, or leave it out for any")
-    return value
-
-
-def _identity(participant: str) -> str:
-    if not _text("participant", participant):
-        raise UsageError(f"participant is {participant!r}; give the identity of one")
-    return participant
-
-
-def _amount(name: str, value: int | None) -> int | None:
-    if value is not None and (not _is_integer(value) or value < 1):
-        raise UsageError(f"{name} is {value!r}; give how many at most, or None for all")
-    return value
-
-
-def _positive(name: str, value: float, unit: str) -> float:
-    if not _is_number(value) or not 0 < value < math.inf:
-        raise UsageError(f"{name} is {value!r}; give {unit}, more than 0")
-    return value
-
-
-def _seconds(value: float) -> float:
-    return _positive("seconds", value, "seconds")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    def _has_happened(self, fault: Fault, count: int) -> None:
+        fault.count, fault.is_over = count, True
+        self._begun.append(fault)
+        self._tell(f"fault: {fault.what}")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from curb_client.testing.embedded.fault_table import FaultTable
+from curb_client.testing.embedded.fault_table import NOBODY, FaultTable, Who
 from curb_client.testing.embedded.journal import Journal
 from curb_client.testing.embedded.stun import binding_response, parse_binding_request
 
@@ -78,12 +78,12 @@ class UdpSocket(asyncio.DatagramProtocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.sendto(data, address)
 
-    def _owner(self, data: bytes, address: Address) -> str:
-        """Who is at the other end of a datagram, for the faults; empty where nobody knows."""
+    def _owner(self, data: bytes, address: Address) -> Who:
+        """Who is at the other end of a datagram, for the faults."""
         session = self._by_address.get(address)
         if session is None and data and data[0] < 4 and (request := parse_binding_request(data)):
             session, _ = self._by_ufrag.get(request.local_ufrag, (None, ""))
-        return session.owner if session else ""
+        return session.owner if session else NOBODY
 
     def _answer_check(self, data: bytes, address: Address) -> None:
         request = parse_binding_request(data)
@@ -139,8 +139,8 @@ class IceSession:
         """
         self.ufrag = ""
         self.password = ""
-        self.owner = ""
-        """The identity of the participant, for the faults."""
+        self.owner = NOBODY
+        """The participant, for the faults."""
         self.last_heard = time.monotonic()
         """When the last connectivity check came; clients send one every few seconds."""
         self._udp = udp

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -14,8 +13,10 @@ from livekit.protocol import models, rtc
 
 from curb_client.testing.embedded import requests, sdp
 from curb_client.testing.embedded.context import SERVER_INFO, Context, Timers
+from curb_client.testing.embedded.data_link import DataLink
+from curb_client.testing.embedded.fault_table import Who
 from curb_client.testing.embedded.joins import Claims, Join, sign
-from curb_client.testing.embedded.routing import LOSSY, RELIABLE, Routed, Sender, stamp
+from curb_client.testing.embedded.routing import LOSSY, RELIABLE, Routed
 from curb_client.testing.embedded.signal_socket import SignalSocket
 from curb_client.testing.embedded.tracks import Tracks
 from curb_client.testing.embedded.transport import Transport
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Participant"]
 
-KEPT_FOR: Final = 2.0
-"""Seconds that a packet waits for a participant whose data channels do not open."""
-MOST_KEPT: Final = 10_000
 AFTER_A_LOST_TRANSPORT: Final = 5.0
 """Seconds to resume, at most, where the transport was lost first."""
 LEAVE_FOLLOWS_WITHIN: Final = 1.0
@@ -65,17 +63,15 @@ class Participant:
         self.tracks = Tracks()
         self.timers = Timers()
         self.transport = Transport(context.udp, self, context.journal)
-        self.transport.ice.owner = claims.identity
-        self.last_sequence = 0
-        """Of the reliable packets that came; those up to it are repeats."""
+        self.transport.ice.owner = self.who
+        self._data = DataLink(context, self.who, repr(self), self.transport, self._deliver)
+        self._data.identify(self.info)
         self.cut_next_resume: requests.CutResume | None = None
         self.is_closed = False
         self.is_dead = False
         """Whether a fault has killed it: nothing that it may still say is heard."""
         self._socket: SignalSocket | None = None
         self._last_signal = time.monotonic()
-        self._kept: deque[tuple[float, Routed]] = deque(maxlen=MOST_KEPT)
-        self._sender = self._as_sender()
 
     def __repr__(self) -> str:
         return f"{self.room.info.name}/{self.identity} ({self.sid})"
@@ -87,6 +83,11 @@ class Participant:
     @property
     def identity(self) -> str:
         return self.info.identity
+
+    @property
+    def who(self) -> Who:
+        """For the faults."""
+        return Who(self.identity, self.room.info.name)
 
     @property
     def protocol(self) -> int:
@@ -113,16 +114,12 @@ class Participant:
         """:attr:`is_dependent`, before the join."""
         return claims.kind in _DEPENDENT or claims.grants("agent") or claims.grants("recorder")
 
-    def _as_sender(self) -> Sender:
-        is_agent = self.info.kind == models.ParticipantInfo.AGENT
-        return Sender(self.sid, self.identity, is_agent, self.info.permission.hidden)
-
     # Signalling
 
     def signal_in(self, request: rtc.SignalRequest) -> None:
         """Every signalling message that it sends."""
         if self.context.faults.signals:
-            self.context.faults.signal(self.identity, lambda: self._take_signal(request))
+            self.context.faults.signal(self.who, lambda: self._take_signal(request))
         else:
             self._take_signal(request)
 
@@ -135,7 +132,7 @@ class Participant:
     def signal_out(self, response: rtc.SignalResponse) -> None:
         """Every signalling message that it is sent; lost where it has no connection."""
         if self.context.faults.signals:
-            self.context.faults.signal(self.identity, lambda: self._send_signal(response))
+            self.context.faults.signal(self.who, lambda: self._send_signal(response))
         else:
             self._send_signal(response)
 
@@ -206,7 +203,7 @@ class Participant:
         self.timers.cancel("resume")
         self.transport.ice.last_heard = time.monotonic()
         self.watch_transport()
-        reconnect = rtc.ReconnectResponse(server_info=SERVER_INFO, last_message_seq=self.last_sequence)
+        reconnect = rtc.ReconnectResponse(server_info=SERVER_INFO, last_message_seq=self._data.last_sequence)
         self.signal_out(rtc.SignalResponse(reconnect=reconnect))
         present = self.room.participants
         self.tell(info for info in self.room.updates.departed_since(away_since) if info.identity not in present)
@@ -262,7 +259,7 @@ class Participant:
         if permission is not None:
             self.claims = self.claims.with_permission(permission)
             self.info.permission.CopyFrom(permission)
-            self._sender = self._as_sender()
+            self._data.identify(self.info)
             if not permission.can_publish:
                 self._take_tracks_away()
         self.room.updates.changed(self, immediate=True, to_self=True)
@@ -285,20 +282,12 @@ class Participant:
     # Data
 
     def channel_opened(self, label: str) -> None:  # noqa: ARG002 - any of them may be the last
-        if (
-            self.is_closed
-            or self.is_active
-            or not (self.transport.has_open(RELIABLE) and self.transport.has_open(LOSSY))
-        ):
+        if self.is_closed or self.is_active or not self._data.has_open_channels:
             return
         self.info.state = models.ParticipantInfo.ACTIVE
         self.timers.cancel("join")
         self.watch_transport()
-        since = time.monotonic() - KEPT_FOR
-        while self._kept:
-            kept_at, routed = self._kept.popleft()
-            if kept_at >= since:
-                self.packet_out(routed)
+        self._data.open()
         self.room.updates.changed(self)
 
     def message_in(self, label: str, data: bytes) -> None:
@@ -313,33 +302,14 @@ class Participant:
 
     def packet_in(self, packet: models.DataPacket, label: str) -> None:
         """Every data packet that it sends; ``label`` is the channel that it came on."""
-        if not self.info.permission.can_publish_data:
-            self.context.journal.once(f"data of {self!r}, who may not publish any", f"{self!r} may not publish data")
-            return
-        if label == RELIABLE and packet.sequence:
-            if packet.sequence <= self.last_sequence:  # after a resume, a client repeats what it is not sure of
-                return
-            self.last_sequence = packet.sequence
-        routed = stamp(packet, self._sender, label)
-        if routed is None:
-            return
-        if self.context.faults.packets:
-            self.context.faults.packet(routed, self.identity, "from", lambda left: self.room.route(left, self))
-        else:
-            self.room.route(routed, self)
+        self._data.take(packet, label)
 
     def packet_out(self, routed: Routed) -> None:
         """Every data packet that it is sent."""
-        if self.is_active:
-            if self.context.faults.packets:
-                self.context.faults.packet(routed, self.identity, "to", self._send_packet)
-            else:
-                self._send_packet(routed)
-        elif routed.is_kept_for_the_joining:
-            self._kept.append((time.monotonic(), routed))
+        self._data.send(routed)
 
-    def _send_packet(self, routed: Routed) -> None:
-        self.transport.send(routed.label, routed.data)
+    def _deliver(self, routed: Routed) -> None:
+        self.room.route(routed, self)
 
     # The transport
 

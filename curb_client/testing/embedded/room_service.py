@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from livekit.protocol import models
+from livekit.protocol import models, rtc
 from livekit.protocol import room as api
 
 from curb_client.testing.embedded.context import Context
@@ -30,6 +30,8 @@ def room_service(context: Context, rooms: Rooms) -> Service:
             "GetParticipant": Method(api.RoomParticipantIdentity, calls.get_participant),
             "RemoveParticipant": Method(api.RoomParticipantIdentity, calls.remove_participant),
             "UpdateParticipant": Method(api.UpdateParticipantRequest, calls.update_participant),
+            "UpdateRoomMetadata": Method(api.UpdateRoomMetadataRequest, calls.update_room_metadata),
+            "MutePublishedTrack": Method(api.MuteRoomTrackRequest, calls.mute_published_track),
             "SendData": Method(api.SendDataRequest, calls.send_data),
         },
     )
@@ -41,20 +43,15 @@ class _RoomService:
 
     def create_room(self, claims: Claims, request: api.CreateRoomRequest) -> models.Room:
         _require(claims.grants("roomCreate"))
-        if not request.name:
-            raise TwirpError("invalid_argument", "no room name")
-        if len(request.name.encode()) > MAX_NAME or len(request.metadata.encode()) > MAX_METADATA_BYTES:
-            raise TwirpError("invalid_argument", "the room's name or metadata exceed limits")
-        room = self._rooms.get_or_create(request.name)
-        room.configure(
-            api.RoomConfiguration(
-                empty_timeout=request.empty_timeout,
-                departure_timeout=request.departure_timeout,
-                max_participants=request.max_participants,
-                metadata=request.metadata,
-            )
+        _check_room(request)
+        config = api.RoomConfiguration(
+            empty_timeout=request.empty_timeout,
+            departure_timeout=request.departure_timeout,
+            max_participants=request.max_participants,
+            metadata=request.metadata,
+            agents=request.agents,
         )
-        return room.info
+        return self._rooms.get_or_create(request.name, config).info
 
     def list_rooms(self, claims: Claims, request: api.ListRoomsRequest) -> api.ListRoomsResponse:
         _require(claims.grants("roomList"))
@@ -97,10 +94,30 @@ class _RoomService:
         )
         return participant.info
 
+    def mute_published_track(self, claims: Claims, request: api.MuteRoomTrackRequest) -> api.MuteRoomTrackResponse:
+        _require(_is_admin(claims, request.room))
+        participant = self._participant(request.room, request.identity)
+        if not request.muted:
+            raise TwirpError("failed_precondition", "remote unmute not enabled")
+        track = next((track for track in participant.tracks.infos if track.sid == request.track_sid), None)
+        mute = rtc.MuteTrackRequest(sid=request.track_sid, muted=True)
+        participant.signal_out(rtc.SignalResponse(mute=mute))
+        if participant.tracks.mute(request.track_sid, True):
+            participant.tracks_changed()
+        return api.MuteRoomTrackResponse(track=track)
+
+    def update_room_metadata(self, claims: Claims, request: api.UpdateRoomMetadataRequest) -> models.Room:
+        _require(_is_admin(claims, request.room))
+        if len(request.metadata.encode()) > MAX_METADATA_BYTES:
+            raise TwirpError("invalid_argument", "metadata size exceeds limits")
+        room = self._room(request.room)
+        room.change_metadata(request.metadata)
+        return room.info
+
     def send_data(self, claims: Claims, request: api.SendDataRequest) -> api.SendDataResponse:
         _require(_is_admin(claims, request.room))
         if len(request.nonce) not in (0, 16):
-            raise TwirpError("invalid_argument", f"nonce should be 16-bytes or not present, got: {len(request.nonce)}")
+            raise TwirpError("invalid_argument", f"the nonce has {len(request.nonce)} bytes; give 16 or none")
         packet = models.DataPacket(
             destination_identities=request.destination_identities,
             user=models.UserPacket(
@@ -127,6 +144,21 @@ class _RoomService:
         if participant is None:
             raise TwirpError("not_found", "participant does not exist")
         return participant
+
+
+def _check_room(request: api.CreateRoomRequest) -> None:
+    if len(request.name.encode()) > MAX_NAME:
+        raise TwirpError("invalid_argument", f"the room's name is longer than {MAX_NAME} bytes")
+    metadata = (request.metadata, *(each.metadata for each in request.agents))
+    if any(len(each.encode()) > MAX_METADATA_BYTES for each in metadata):
+        raise TwirpError("invalid_argument", "metadata size exceeds limits")
+    for each in request.agents:
+        if limit := limit_exceeded("", "", dict(each.attributes)):
+            raise TwirpError("invalid_argument", limit)
+    if request.room_preset:
+        raise TwirpError("invalid_argument", "room_preset is set; the embedded server has no presets")
+    if request.HasField("egress"):
+        raise TwirpError("unimplemented", "egress is set; the embedded server records nothing")
 
 
 def _require(granted: bool) -> None:

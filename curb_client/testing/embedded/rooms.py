@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf import json_format
 from livekit.protocol import models, rtc
@@ -28,13 +27,17 @@ PING_TIMEOUT: Final = 15
 class Room:
     """A room and its participants."""
 
-    def __init__(self, context: Context, rooms: Rooms, name: str) -> None:
+    def __init__(self, context: Context, rooms: Rooms, name: str, config: RoomConfiguration) -> None:
         now = time.time()
+        self._empty_timeout = config.empty_timeout or context.options.empty_timeout
+        self._departure_timeout = config.departure_timeout or context.options.departure_timeout
         self.info = models.Room(
             sid=f"RM_{secrets.token_hex(6)}",
             name=name,
-            empty_timeout=int(context.options.empty_timeout),
-            departure_timeout=int(context.options.departure_timeout),
+            empty_timeout=int(self._empty_timeout),
+            departure_timeout=int(self._departure_timeout),
+            max_participants=config.max_participants,
+            metadata=config.metadata,
             creation_time=int(now),
             creation_time_ms=int(now * 1000),
         )
@@ -46,23 +49,13 @@ class Room:
         self._rooms = rooms
         self._nonces = NonceMemory()
         self._timers = Timers()
-        self._empty_timeout = context.options.empty_timeout
-        self._departure_timeout = context.options.departure_timeout
         self._was_joined = False
         self._wait_for_end(self._empty_timeout)
 
-    def configure(self, config: RoomConfiguration) -> None:
-        """Takes over what is set in a configuration."""
-        if config.empty_timeout:
-            self.info.empty_timeout = config.empty_timeout
-            self._empty_timeout = float(config.empty_timeout)
-        if config.departure_timeout:
-            self.info.departure_timeout = config.departure_timeout
-            self._departure_timeout = float(config.departure_timeout)
-        self.info.max_participants = config.max_participants or self.info.max_participants
-        self.info.metadata = config.metadata or self.info.metadata
-        if not self._was_joined:
-            self._wait_for_end(self._empty_timeout)
+    def change_metadata(self, metadata: str) -> None:
+        """Changes what is known of the room, and tells everybody at once."""
+        self.info.metadata = metadata
+        self.updates.room_changed(immediate=True)
 
     # Joining and leaving
 
@@ -200,19 +193,24 @@ class Rooms:
     def get(self, name: str) -> Room | None:
         return self._rooms.get(name)
 
-    def get_or_create(self, name: str, config: Mapping[str, Any] | None = None) -> Room:
-        """The room; made where there is none, as ``config`` (a token's ``roomConfig``) has it."""
+    def get_or_create(self, name: str, config: RoomConfiguration | None = None) -> Room:
+        """The room; made where there is none, as ``config`` has it. One that is there stays as it is."""
         room = self._rooms.get(name)
         if room is None:
-            room = self._rooms[name] = Room(self._context, self, name)
-            configuration = RoomConfiguration()
-            if config:
-                try:
-                    room.configure(json_format.ParseDict(dict(config), configuration, ignore_unknown_fields=True))
-                except json_format.ParseError as error:
-                    self._context.journal.once("room configurations that made no sense", f"roomConfig: {error}")
-            self.watcher.room_made(room, configuration)
+            config = config or RoomConfiguration()
+            room = self._rooms[name] = Room(self._context, self, name, config)
+            self.watcher.room_made(room, config)
         return room
+
+    def for_joining(self, claims: Claims) -> Room:
+        """The room of a token; made where there is none, as the token's ``roomConfig`` has it."""
+        config = RoomConfiguration()
+        try:
+            json_format.ParseDict(dict(claims.room_config), config, ignore_unknown_fields=True)
+        except json_format.ParseError as error:
+            self._context.journal.once("room configurations that made no sense", f"roomConfig: {error}")
+            config.Clear()
+        return self.get_or_create(claims.room, config)
 
     def discard(self, room: Room) -> None:
         if self._rooms.get(room.info.name) is room:

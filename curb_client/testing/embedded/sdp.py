@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,9 @@ _WORD: Final = re.compile(r"[\x21-\x7e]{1,256}")
 _DIRECTIONS: Final = ("sendrecv", "sendonly", "recvonly", "inactive")
 _HELPERS: Final = ("red", "rtx", "ulpfec", "flexfec-03", "telephone-event", "CN")
 """Formats that carry nothing alone."""
+
+_Attributes = dict[str, list[str]]
+"""The ``a=`` lines of a section: values by name, in order; "" for an attribute without one."""
 
 
 class SdpError(ValueError):
@@ -42,6 +46,9 @@ class Section:
     """The track that is sent, as the client calls it; may be empty."""
     format_lines: tuple[str, ...]
     """The ``rtpmap`` and ``fmtp`` attributes, without ``a=``."""
+    agreed_lines: tuple[str, ...] = ()
+    """What a browser must find in the answer too: with the header extensions and the simulcast layers left out, its
+    next offer contradicts itself. Without ``a=``, seen from us."""
 
 
 @dataclass(frozen=True)
@@ -79,20 +86,19 @@ def parse_offer(text: str) -> Offer:
     starts = [number for number, line in enumerate(lines) if line.startswith("m=")]
     if not starts:
         raise SdpError("the offer has no sections")
-    head = lines[: starts[0]]
     parts = [lines[start:end] for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)]
-    sections = tuple(_section(part) for part in parts)
+    head, *attributes = map(_attributes, [lines[: starts[0]], *parts])
+    sections = tuple(_section(part[0][2:], values) for part, values in zip(parts, attributes, strict=True))
     mids = [section.mid for section in sections]
     if len(set(mids)) != len(mids):
         raise SdpError("two sections of the offer have the same mid")
     if not any(section.kind == "application" and not section.rejected for section in sections):
         raise SdpError("the offer has no data channel")
-    data = next(part for part in parts if part[0].startswith("m=application"))
-    every = [line for part in [head, *parts] for line in part]
-    prints = {_fingerprint(value) for value in _values(every, "fingerprint")}
+    data = next(values for section, values in zip(sections, attributes, strict=True) if section.kind == "application")
+    prints = {_fingerprint(value) for values in (head, *attributes) for value in values.get("fingerprint", ())}
     if not prints:
         raise SdpError("the offer has no fingerprint")
-    ufrag = next(iter(_values(every, "ice-ufrag")), "")
+    ufrag = next((values["ice-ufrag"][0] for values in (head, *attributes) if "ice-ufrag" in values), "")
     if not _WORD.fullmatch(ufrag):
         raise SdpError("the offer has no ICE user")
     return Offer(
@@ -104,14 +110,25 @@ def parse_offer(text: str) -> Offer:
     )
 
 
-def _section(lines: list[str]) -> Section:
-    media = _MEDIA_LINE.fullmatch(lines[0][2:])
-    mid = next(iter(_values(lines, "mid")), "")
+def _attributes(lines: list[str]) -> _Attributes:
+    found: _Attributes = {}
+    for line in lines:
+        if line.startswith("a="):
+            name, _, value = line[2:].partition(":")
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def _section(line: str, attributes: _Attributes) -> Section:
+    """Args:
+    line: what follows ``m=``.
+    """
+    media = _MEDIA_LINE.fullmatch(line)
+    mid = attributes.get("mid", [""])[0]
     if media is None or not _WORD.fullmatch(mid):
-        raise SdpError(f"a section of the offer makes no sense: {lines[0][:100]!r}, mid {mid[:100]!r}")
+        raise SdpError(f"a section of the offer makes no sense: {'m=' + line[:98]!r}, mid {mid[:100]!r}")
     kind, port, protocol, formats = media.groups()
-    direction = next((line[2:] for line in lines if line[2:] in _DIRECTIONS and line.startswith("a=")), "sendrecv")
-    track_id = next(iter(_values(lines, "msid")), "").partition(" ")[2]
+    direction = next((name for name in attributes if name in _DIRECTIONS), "sendrecv")
     return Section(
         kind=kind,
         mid=mid,
@@ -119,18 +136,23 @@ def _section(lines: list[str]) -> Section:
         formats=tuple(formats.split()),
         sends=kind != "application" and port != "0" and direction in ("sendrecv", "sendonly"),
         rejected=port == "0",
-        track_id=track_id,
-        format_lines=tuple(line[2:] for line in lines if line.startswith(("a=rtpmap:", "a=fmtp:"))),
+        track_id=attributes.get("msid", [""])[0].partition(" ")[2],
+        format_lines=tuple(f"{name}:{value}" for name in ("rtpmap", "fmtp") for value in attributes.get(name, ())),
+        agreed_lines=tuple(_agreed(attributes)),
     )
 
 
-def _values(lines: list[str], attribute: str) -> list[str]:
-    prefix = f"a={attribute}:"
-    return [line[len(prefix) :] for line in lines if line.startswith(prefix)]
+def _agreed(attributes: _Attributes) -> Iterator[str]:
+    yield from (f"extmap:{value}" for value in attributes.get("extmap", ()))
+    for name in ("rid", "simulcast"):
+        for value in attributes.get(name, ()):
+            words = value.split(" ")
+            if "send" in words and "recv" not in words:
+                yield f"{name}:{' '.join('recv' if word == 'send' else word for word in words)}"
 
 
-def _number(lines: list[str], attribute: str, default: int, largest: int) -> int:
-    for value in _values(lines, attribute):
+def _number(attributes: _Attributes, attribute: str, default: int, largest: int) -> int:
+    for value in attributes.get(attribute, ()):
         if not (value.isascii() and value.isdecimal() and len(value) < 20 and int(value) <= largest):
             raise SdpError(f"the offer's {attribute} is {value[:100]!r}")
         return int(value)
@@ -194,6 +216,7 @@ def _media(section: Section) -> list[str]:
         "a=rtcp-mux",
         "a=rtcp-rsize",
         *(f"a={line}" for line in section.format_lines if line.partition(":")[2].split(" ")[0] == chosen),
+        *(f"a={line}" for line in section.agreed_lines),
     ]
 
 

@@ -193,6 +193,25 @@ class EmbeddedServer(LiveKitServerHandle):
 
         return asyncio.run_coroutine_threadsafe(run(), loop).result(CALL_WITHIN)
 
+    async def restart(self, seconds: float = 0.0) -> None:
+        """Ends the server like :meth:`kill`, and starts it again so many seconds later: all its rooms are gone.
+
+        Raises:
+            LiveKitServerError: it does not run, or in the ``async with`` block of another loop.
+        """
+        node = self.node
+        if self._thread is not None:
+            await asyncio.to_thread(self.kill)
+            await asyncio.sleep(seconds)
+            await asyncio.to_thread(self.start)
+        elif self._loop is asyncio.get_running_loop():
+            self._node = None
+            await node.stop(told=False)
+            await asyncio.sleep(seconds)
+            self._node = await self._start_node()
+        else:
+            raise LiveKitServerError("This EmbeddedServer runs in the loop of an async with block: restart it there.")
+
     def _check_not_running(self) -> None:
         if self._node is not None:
             raise LiveKitServerError(f"This EmbeddedServer runs already at {self.url}; stop it first.")

@@ -9,6 +9,7 @@ from aiohttp import hdrs, web
 from livekit.protocol import models, rtc
 
 from curb_client.testing.embedded.context import Context
+from curb_client.testing.embedded.fault_table import Who
 from curb_client.testing.embedded.joins import Join, RefusedError, read_join
 from curb_client.testing.embedded.participant import Participant
 from curb_client.testing.embedded.rooms import Rooms
@@ -87,6 +88,7 @@ class Signalling:
         participant = self.admit(join, socket)
         if participant is None:
             return await socket.serve(request, lambda _: None)
+        socket.owner = repr(participant)
         try:
             return await socket.serve(request, participant.signal_in)
         finally:
@@ -94,7 +96,7 @@ class Signalling:
 
     async def _check_faults(self, request: web.Request, join: Join) -> None:
         """Returns when nothing holds the join any more; RefusedError where a fault refuses it."""
-        status = await self._context.faults.join(join.claims.identity)
+        status = await self._context.faults.join(Who(join.claims.identity, join.claims.room))
         if status:
             raise RefusedError(status, "a fault refuses this join")
         if request.transport is None or request.transport.is_closing():
@@ -110,7 +112,7 @@ class Signalling:
         """
         claims = join.claims
         if not join.reconnect:
-            return self._rooms.get_or_create(claims.room, claims.room_config).join(join, socket)
+            return self._rooms.for_joining(claims).join(join, socket)
         room = self._rooms.get(claims.room)
         participant = room.participants.get(claims.identity) if room else None
         if participant is None or join.sid not in ("", participant.sid) or not participant.can_resume:

@@ -24,6 +24,7 @@ _STATUSES: Final = {
     "malformed": 400,
     "unauthenticated": 401,
     "permission_denied": 403,
+    "failed_precondition": 412,
     "not_found": 404,
     "bad_route": 404,
     "unimplemented": 501,

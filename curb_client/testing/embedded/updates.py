@@ -67,13 +67,13 @@ class Updates:
             return
         self._tell(batch, but=who)
 
-    def room_changed(self) -> None:
-        """Tells everybody about the room, with the next tick."""
+    def room_changed(self, *, immediate: bool = False) -> None:
+        """Tells everybody about the room, with the next tick or at once."""
         self._room_changed = True
-        if self._period:
-            self._wait_for_tick()
+        if immediate or not self._period:
+            self._tell_of_room()
         else:
-            self.tick()
+            self._wait_for_tick()
 
     def departed_since(self, when: float) -> list[models.ParticipantInfo]:
         """Who has left since then, by ``time.monotonic()``, for a client that was cut off meanwhile."""
@@ -95,6 +95,9 @@ class Updates:
         self.close()
         batch, self._waiting = list(self._waiting.values()), {}
         self._tell(batch)
+        self._tell_of_room()
+
+    def _tell_of_room(self) -> None:
         if self._room_changed:
             self._room_changed = False
             for participant in list(self._room.participants.values()):

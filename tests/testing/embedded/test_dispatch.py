@@ -183,6 +183,27 @@ async def test_a_token_names_the_agents(livekit: api.LiveKitAPI, server: Embedde
         await unnamed.hears_nothing()
 
 
+async def test_a_room_is_made_with_its_agents(livekit: api.LiveKitAPI, server: EmbeddedServer) -> None:
+    agents = [
+        agent_dispatch.RoomAgentDispatch(agent_name="quotes", metadata="x", attributes={"k": "v"}),
+        agent_dispatch.RoomAgentDispatch(agent_name="claims"),
+    ]
+    async with worker(server, "") as unnamed, worker(server) as quotes, worker(server, "claims") as claims:
+        await livekit.room.create_room(api.CreateRoomRequest(name=ROOM, metadata="m", agents=agents))
+        job = (await quotes.take("q")).job
+        assert (job.metadata, job.attributes["k"], job.room.metadata) == ("x", "v", "m")
+        await claims.take("c")
+        await unnamed.hears_nothing()
+        listed = await livekit.agent_dispatch.list_dispatch(ROOM)
+        assert sorted((each.agent_name, each.metadata) for each in listed) == [("claims", ""), ("quotes", "x")]
+        got = await livekit.agent_dispatch.get_dispatch(job.dispatch_id, ROOM)
+        assert got is not None
+        assert (got.id, [job.id for job in got.state.jobs]) == (job.dispatch_id, [job.id])
+        await livekit.room.create_room(api.CreateRoomRequest(name=ROOM, agents=agents))
+        await quotes.hears_nothing()  # as of livekit-server: the room is there, and stays as it is
+        assert len(await livekit.agent_dispatch.list_dispatch(ROOM)) == 2
+
+
 async def test_workers_share_the_jobs(livekit: api.LiveKitAPI, server: EmbeddedServer) -> None:
     async with worker(server) as one, worker(server) as two:
         for number, taker in enumerate((one, two, one, two)):

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import os
 import socket
+import struct
 from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
 import pytest
 from google.protobuf import json_format
+from google_crc32c import value as crc32c
 from livekit.protocol import models, rtc
 
 from curb_client.testing.embedded import EmbeddedServer
 from curb_client.testing.embedded.routing import RELIABLE
+from curb_client.testing.hostile import HostilePeer
+from curb_client.testing.raw_peer import RawPeer
 from tests.testing.embedded.conftest import ROOM, Stage, ask, is_active, serve_echo, until
 
 
@@ -208,3 +213,70 @@ async def test_a_mistake_of_the_server_is_reported_and_ends_nothing(
 def _numbers_of(sctp: Any) -> tuple[int, int]:
     stream = next(number for number, channel in sctp._data_channels.items() if channel.label == RELIABLE)
     return stream, 53
+
+
+# Over a transport of its own
+
+
+async def test_sctp_that_would_keep_the_server_busy_for_ever(stage: Stage, others: None) -> None:
+    endless = (
+        bytes.fromhex("0400000800010000"),  # HEARTBEAT with a parameter of no bytes
+        bytes.fromhex("82000008000d0000"),  # RE-CONFIG
+        struct.pack("!BBHLLHH", 3, 0, 16 + 4 * 250, 1, 1000, 250, 0) + struct.pack("!HH", 0, 0xFFFF) * 250,  # SACK
+    )
+    async with RawPeer.join(stage.server.url, stage.server.token("odd", ROOM)) as peer:
+        sctp = peer.transport.sctp
+        for chunk in endless:
+            head = struct.pack("!HHL", 5000, 5000, sctp._remote_verification_tag)
+            checksum = struct.pack("<L", crc32c(head + bytes(4) + chunk))
+            await peer.transport.dtls._send_data(head + checksum + chunk)
+        await until(lambda: stage.server.node.context.journal.counts["SCTP packets that made no sense"] == len(endless))
+
+
+@pytest.mark.parametrize("attack", HostilePeer.ATTACKS)
+async def test_every_attack_of_the_kit(stage: Stage, others: None, attack: str) -> None:
+    async with HostilePeer.join(stage.server.url, stage.server.token("odd", ROOM, kind="agent")) as peer:
+        await peer.attack(attack)
+        await peer.signal(ping=1)
+        assert await peer.signalled("pong") > 1
+
+
+# Frames of a websocket
+
+FRAMES = {
+    "reserved bits": b"\xf2\x80" + bytes(4),
+    "a type that there is not": b"\x83\x80" + bytes(4),
+    "longer than anything": b"\x82\xff" + b"\x7f" + b"\xff" * 7 + bytes(4),
+    "longer than it may be": b"\x82\xff" + (1 << 24).to_bytes(8, "big") + bytes(4) + bytes(5 << 20),
+    "a ping in parts": b"\x09\x80" + bytes(4),
+    "a ping too long": b"\x89\xfe" + (200).to_bytes(2, "big") + bytes(204),
+    "a continuation of nothing": b"\x80\x80" + bytes(4),
+    "text that is no UTF-8": b"\x81\x82" + bytes(4) + b"\xff\xfe",
+    "a close with half a code": b"\x88\x81" + bytes(4) + b"\x03",
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES.keys())
+async def test_frames_that_make_no_sense_end_the_connection(server: EmbeddedServer, others: None, frame: bytes) -> None:
+    address = server.url.removeprefix("ws://").split(":")
+    reader, writer = await asyncio.open_connection(address[0], int(address[1]))
+    token = server.token("odd", ROOM)
+    lines = [
+        f"GET /rtc?access_token={token}&protocol=16 HTTP/1.1",
+        f"Host: {':'.join(address)}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: " + base64.b64encode(os.urandom(16)).decode(),
+    ]
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    assert (await asyncio.wait_for(reader.readline(), 10)).split()[1] == b"101"
+    with contextlib.suppress(ConnectionError):
+        writer.write(frame)
+        await asyncio.wait_for(reader.read(-1), 20)
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await asyncio.wait_for(writer.wait_closed(), 10)
+    room = server.node.rooms.get(ROOM)
+    assert room is not None
+    await until(lambda: "odd" not in room.participants)

@@ -11,12 +11,14 @@ import aiohttp
 import pytest
 from livekit import rtc
 from livekit.api import AccessToken, VideoGrants
+from livekit.protocol import models
 from livekit.protocol.room import RoomConfiguration
 
 import curb_client
 from curb_client import ConnectFailedError
 from curb_client.testing import LiveKitAddress
 from curb_client.testing.embedded import EmbeddedServer
+from curb_client.testing.embedded.joins import Claims
 from tests.testing.embedded.conftest import Stage, Texts, ask, events, is_active, serve_echo, stage_on, until
 
 AGENT = rtc.ParticipantKind.PARTICIPANT_KIND_AGENT
@@ -259,16 +261,22 @@ async def test_a_token_says_what_the_room_is_like_that_it_makes(server: Embedded
         assert room.metadata == "m"
         info = server.node.rooms.all()[0].info
         assert (info.empty_timeout, info.departure_timeout, info.max_participants) == (7, 8, 9)
-    nonsense = server.node.rooms.get_or_create("odd", {"emptyTimeout": "soon"})
-    assert nonsense.info.empty_timeout == 300
+        token.with_room_config(RoomConfiguration(metadata="too late")).with_identity("b")
+        async with curb_client.connect_room(server.url, token.to_jwt()) as late:
+            assert late.metadata == "m"
+    claims = Claims(
+        "c", "", models.ParticipantInfo.STANDARD, "", {}, {"room": "odd"}, room_config={"emptyTimeout": "x"}
+    )
+    assert server.node.rooms.for_joining(claims).info.empty_timeout == 300
+    assert "roomConfig: " in server.log_tail(100)
 
 
 async def test_a_room_goes_on_when_somebody_comes_back_in_time(problems: list[Any]) -> None:
-    async with EmbeddedServer(departure_timeout=0.4) as server, stage_on(server) as stage:
+    async with EmbeddedServer(departure_timeout=3) as server, stage_on(server) as stage:
         await (await stage.join("caller")).disconnect()
         sid = server.node.rooms.all()[0].info.sid
         await stage.join("caller")
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(3.2)
         assert [room.info.sid for room in server.node.rooms.all()] == [sid]
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from livekit import rtc
 
 import curb_client
 from curb_client.errors import LiveKitServerError, UsageError
-from curb_client.testing import CurbCall, LiveKitAddress, LiveKitServerHandle
+from curb_client.testing import CurbCall, LiveKitServerHandle
 from curb_client.testing.embedded import EmbeddedServer
 from tests.testing.embedded.conftest import ask, events, is_active, serve_echo, stage_on, until
 from tests.testing.processes import REPOSITORY
@@ -267,74 +266,3 @@ async def test_who_saw_it_killed_comes_back(threaded: EmbeddedServer) -> None:
         await until(lambda: told == [back, back], within=20)
         await until(lambda: is_active(caller, "agent"))
         assert await ask(caller, "agent") == "caller:hello"
-
-
-SERVER = """
-import os, sys
-from curb_client.testing.embedded import EmbeddedServer
-
-with EmbeddedServer() as server:
-    print(*server.address.__dict__.values(), flush=True)
-    for line in sys.stdin:
-        parts = server.call(lambda node: [len(node.rooms.all()), len(node.context.tasks),
-            len(node.context.udp._by_ufrag), len(node.context.udp._by_address), len(__import__("asyncio").all_tasks())])
-        print(*parts, len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), flush=True)
-"""
-
-
-class ServerProcess:
-    """An embedded server in another process, and what is there of it."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
-        )
-        assert self.process.stdout is not None
-        self.address = LiveKitAddress(*self.process.stdout.readline().split())
-
-    def picture(self) -> list[int]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write("?\n")
-        self.process.stdin.flush()
-        return [int(number) for number in self.process.stdout.readline().split()]
-
-
-@pytest.fixture
-def server_process() -> Iterator[ServerProcess]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))  # the SDK keeps those of a room for a while
-    server = ServerProcess()
-    yield server
-    server.process.communicate("", timeout=20)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert server.process.returncode == 0
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
-async def test_fifty_participants_leave_nothing_behind(server_process: ServerProcess) -> None:
-    address = server_process.address
-    async with curb_client.connect_room(address.url, address.token("agent", "r", kind="agent")) as agent:
-        serve_echo(agent)
-
-        async def cycle() -> None:
-            async with curb_client.connect_room(address.url, address.token("caller", "r")) as caller:
-                assert await ask(caller, "agent") == "caller:hello"
-
-        await cycle()
-        before = await settled(server_process.picture)
-        for _ in range(50):
-            await cycle()
-        assert await settled(server_process.picture) == before
-
-
-async def settled(picture: Callable[[], list[int]]) -> list[int]:
-    """What is there once nothing changes any more."""
-    last: list[int] = []
-    for _ in range(20):
-        now = picture()
-        if now == last:
-            return now
-        last = now
-        await asyncio.sleep(0.3)
-    return last

@@ -9,15 +9,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from aiortc.rtcdatachannel import RTCDataChannel, RTCDataChannelParameters
-from aiortc.rtcdtlstransport import RTCCertificate, RTCDtlsFingerprint, RTCDtlsParameters, RTCDtlsTransport
-from aiortc.rtcsctptransport import RTCSctpCapabilities, RTCSctpTransport
+from aiortc.rtcdatachannel import RTCDataChannel
 
 from curb_client.testing.embedded.ice import Address, UdpSocket
 from curb_client.testing.embedded.journal import Journal
 from curb_client.testing.embedded.routing import LOSSY, RELIABLE
 from curb_client.testing.embedded.sdp import Offer
 from curb_client.testing.embedded.transport import RETRANSMIT_AFTER, Transport
+from curb_client.testing.raw_peer import ClientTransport
 from tests.testing.embedded.conftest import until
 
 ADDRESS: Address = ("127.0.0.1", 4)
@@ -77,35 +76,6 @@ class Seen:
         self.ends += 1
 
 
-class Client:
-    """The other end."""
-
-    def __init__(self, wire: Wire) -> None:
-        self.certificate = RTCCertificate.generateCertificate()
-        self.dtls = RTCDtlsTransport(cast(Any, wire), [self.certificate])
-        self.dtls._set_role("client")
-        self.sctp = RTCSctpTransport(self.dtls)
-        self.received: list[bytes] = []
-
-    @property
-    def fingerprints(self) -> tuple[tuple[str, str], ...]:
-        return tuple((each.algorithm, each.value) for each in self.certificate.getFingerprints())
-
-    async def connect(self, server: Transport) -> None:
-        await self.dtls.start(RTCDtlsParameters(fingerprints=[RTCDtlsFingerprint(*server.local.fingerprint)]))
-        if self.dtls.state == "connected":
-            await self.sctp.start(RTCSctpCapabilities(maxMessageSize=65535), 5000)
-
-    def open(self, label: str) -> RTCDataChannel:
-        channel = RTCDataChannel(self.sctp, RTCDataChannelParameters(label=label))
-        channel.on("message", self.received.append)
-        return channel
-
-    async def close(self) -> None:
-        await self.sctp.stop()
-        await self.dtls.stop()
-
-
 def offer(fingerprints: tuple[tuple[str, str], ...], ufrag: str = "client", max_bytes: int = 65536) -> Offer:
     return Offer(ufrag, fingerprints, 5000, max_bytes, ())
 
@@ -119,7 +89,9 @@ class Ends:
         self.journal = Journal()
         self.server = self.wire.server = Transport(cast(UdpSocket, self.wire), self.seen, self.journal)
         self.server.ice.checked(ADDRESS, True)
-        self.client = Client(self.wire)
+        self.client = ClientTransport(self.wire)
+        self.received: list[bytes] = []
+        """What the client has received."""
 
 
 @asynccontextmanager
@@ -135,8 +107,8 @@ async def ends() -> AsyncIterator[Ends]:
 async def connected() -> AsyncIterator[tuple[Ends, RTCDataChannel]]:
     async with ends() as both:
         both.server.offered(offer(both.client.fingerprints))
-        await both.client.connect(both.server)
-        channels = [both.client.open(label) for label in (RELIABLE, LOSSY)]
+        await both.client.connect(both.server.local.fingerprint)
+        channels = [both.client.open(label, both.received.append) for label in (RELIABLE, LOSSY)]
         await until(lambda: [channel.readyState for channel in channels] == ["open", "open"])
         yield both, channels[0]
 
@@ -150,7 +122,7 @@ async def test_channels_and_messages(problems: list[Any]) -> None:
         await until(lambda: both.seen.messages == [(RELIABLE, b"hello")])
         assert both.server.send(RELIABLE, b"answer")
         assert not both.server.send("another", b"nothing")
-        await until(lambda: both.client.received == [b"answer"])
+        await until(lambda: both.received == [b"answer"])
 
 
 async def test_large_messages_come_whole_and_in_order(problems: list[Any]) -> None:
@@ -159,8 +131,8 @@ async def test_large_messages_come_whole_and_in_order(problems: list[Any]) -> No
         for data in sent:
             both.server.send(RELIABLE, data)
             channel.send(data)
-        await until(lambda: len(both.client.received) == len(both.seen.messages) == 10)
-        assert both.client.received == [data for _, data in both.seen.messages] == sent
+        await until(lambda: len(both.received) == len(both.seen.messages) == 10)
+        assert both.received == [data for _, data in both.seen.messages] == sent
 
 
 async def test_what_is_lost_comes_soon(problems: list[Any]) -> None:
@@ -176,7 +148,7 @@ async def test_what_is_lost_comes_soon(problems: list[Any]) -> None:
         both.wire.lose = lose_first
         sent = time.monotonic()
         both.server.send(RELIABLE, b"x" * 300)
-        await until(lambda: both.client.received == [b"x" * 300])
+        await until(lambda: both.received == [b"x" * 300])
         assert lost
         assert time.monotonic() - sent >= RETRANSMIT_AFTER - 0.05
 
@@ -188,15 +160,15 @@ async def test_an_interruption_loses_nothing(problems: list[Any]) -> None:
             both.server.send(RELIABLE, bytes([number]) * 3000)
         await asyncio.sleep(0.6)
         both.wire.lose = lambda data: False
-        await until(lambda: len(both.client.received) == 50)
-        assert both.client.received == [bytes([number]) * 3000 for number in range(50)]
+        await until(lambda: len(both.received) == 50)
+        assert both.received == [bytes([number]) * 3000 for number in range(50)]
 
 
 async def test_a_client_that_cannot_take_so_much_is_not_sent_it(problems: list[Any]) -> None:
     async with ends() as both:
         both.server.offered(offer(both.client.fingerprints, max_bytes=100))
-        await both.client.connect(both.server)
-        channel = both.client.open(RELIABLE)
+        await both.client.connect(both.server.local.fingerprint)
+        channel = both.client.open(RELIABLE, both.received.append)
         await until(lambda: channel.readyState == "open")
         assert both.server.send(RELIABLE, b"x" * 100)
         assert not both.server.send(RELIABLE, b"x" * 101)
@@ -206,7 +178,7 @@ async def test_a_client_that_cannot_take_so_much_is_not_sent_it(problems: list[A
 async def test_another_certificate_than_the_offered_one_is_refused(problems: list[Any]) -> None:
     async with ends() as both:
         both.server.offered(offer((("sha-256", "AB:CD"),)))
-        connecting = asyncio.ensure_future(both.client.connect(both.server))
+        connecting = asyncio.ensure_future(both.client.connect(both.server.local.fingerprint))
         await until(lambda: both.seen.ends == 1)
         assert both.server.has_ended
         connecting.cancel()

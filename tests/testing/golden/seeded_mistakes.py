@@ -23,3 +23,9 @@ async def test_missing_message(curb_call: Any, curb_agent_process: Any) -> None:
 async def test_silent_agent(curb_call: Any, curb_agent_process: Any) -> None:
     await curb_agent_process(AGENT)
     await curb_call.client.ask("approve", {"claim": "C-17"}, timeout=1)
+
+
+async def test_lost_request(curb_call: Any, curb_agent_process: Any) -> None:
+    await curb_agent_process(AGENT)
+    with curb_call.faults.drop(1, direction="to", participant="agent", method="curb.message"):
+        await curb_call.client.ask("quote", {"plan": "basic"}, timeout=1)
