@@ -1,5 +1,8 @@
 """``make bench``: what the client costs over the raw SDK, as ratios measured in one run, interleaved.
 
+And what a test costs on the embedded server, over livekit-server: see :mod:`bench.servers`; what a runner's messages
+and a host's decoding cost: :mod:`bench.messages`, :mod:`bench.events`.
+
 The agent runs in a process of its own. "raw" is the SDK's ``perform_rpc`` with the same text to the same AgentCall:
 what the client costs. "raw echo" goes to a raw RPC method of the same participant: what client and AgentCall cost.
 CPU is that of both processes.
@@ -23,6 +26,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from bench.events import TARGET as EVENTS_TARGET
+from bench.events import bench_events
+from bench.messages import TARGETS as MESSAGE_TARGETS
+from bench.messages import measure_messages, print_messages
+from bench.model import TARGETS as READING_TARGETS
+from bench.model import measure_reading, print_reading
+from bench.servers import TARGETS as SERVER_TARGETS
+from bench.servers import measure_servers, print_servers
 from curb_client import Call, join
 from curb_client.testing import livekit_server
 
@@ -145,9 +156,23 @@ async def bench() -> dict[str, Any]:
             assert agent.stdin is not None
             agent.stdin.close()
             await asyncio.wait_for(agent.wait(), 30)
+    servers = await measure_servers()
+    reading = measure_reading()
+    messages = await measure_messages()
+    events = bench_events()
     packages = {name: metadata.version(name) for name in ("curb-client", "livekit")}
-    machine = {"python": platform.python_version(), "cores": os.cpu_count()}
-    return {"calls": calls, "bursts": bursts, "targets": TARGETS, "versions": packages, "machine": machine}
+    machine = {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg()}
+    return {
+        "calls": calls,
+        "bursts": bursts,
+        "servers": servers,
+        "reading": reading,
+        "messages": messages,
+        "events": events,
+        "targets": {**TARGETS, **SERVER_TARGETS, **READING_TARGETS, **MESSAGE_TARGETS, "events": EVENTS_TARGET},
+        "versions": packages,
+        "machine": machine,
+    }
 
 
 def print_table(result: dict[str, Any]) -> None:
@@ -162,6 +187,10 @@ def print_table(result: dict[str, Any]) -> None:
     for name, row in result["bursts"]["runs"].items():
         print(f"{name:24}{row['seconds']:10.2f}{row['failed']:10d}")
     print(f"ask to the best limit: {result['bursts']['ratio_to_best_limit']:.2f}   target 1.3")
+    print_servers(result["servers"])
+    print_reading(result["reading"])
+    print_messages(result["messages"])
+    print(f"a stream decoded and checked, to bare json.loads: {result['events']['ratio']:.2f}   target {EVENTS_TARGET}")
 
 
 def main() -> None:

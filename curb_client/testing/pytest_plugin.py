@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from curb_client.model import ModelEndpoint
     from curb_client.testing.agent_process import AgentProcess
     from curb_client.testing.call import CurbCall
+    from curb_client.testing.runner_fixture import CurbRunner
     from curb_client.testing.scripted import ScriptedAgent
     from curb_client.testing.server import LiveKitServerHandle
 
@@ -40,6 +42,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the LiveKit server of the tests: 'embedded' is one in the test process, 'server' starts a "
         "livekit-server, a ws:// URL names one that runs (with CURB_LIVEKIT_API_KEY and CURB_LIVEKIT_API_SECRET). "
         "Default: CURB_LIVEKIT_URL where set, else 'embedded'.",
+    )
+    parser.getgroup("curb").addoption(
+        "--curb-runner",
+        dest="curb_runner",
+        metavar="COMMAND",
+        help="the runner that the fixture curb_runner starts where the test names none: 'node runner.mjs'.",
     )
 
 
@@ -114,6 +122,29 @@ def curb_scripted_agent(curb_call: CurbCall) -> Callable[..., Awaitable[Scripted
     Arguments as of :meth:`curb_client.testing.CurbCall.start_scripted_agent`.
     """
     return curb_call.start_scripted_agent
+
+
+@pytest.fixture
+def curb_model() -> Iterator[ModelEndpoint]:
+    """A scripted model behind OpenAI's interface, for the agent under test: ``curb_model.script.on("hello", text=…)``.
+
+    Its URL is ``curb_model.url``; see :class:`curb_client.model.ModelEndpoint`. A request that no rule fits fails the
+    test.
+    """
+    from curb_client.testing.model_fixture import scripted_model
+
+    yield from scripted_model()
+
+
+@pytest.fixture
+def curb_runner(request: pytest.FixtureRequest, curb_call: CurbCall) -> CurbRunner:
+    """A runner with a call in the room: ``async with curb_runner(["node", "runner.mjs"]) as hosted: ...``.
+
+    See :meth:`curb_client.testing.runner_fixture.CurbRunner.__call__`.
+    """
+    from curb_client.testing.runner_fixture import CurbRunner
+
+    return CurbRunner(curb_call, request.config.getoption("curb_runner"))
 
 
 def _options_of(mark: pytest.Mark) -> dict[str, Any]:
