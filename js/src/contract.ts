@@ -1,0 +1,34 @@
+/** The names, codes and limits of the protocol, as in curb_client/protocol/contract.py. Times are milliseconds. */
+
+export const MESSAGE = "curb.message";
+export const UPDATE = "curb.update";
+export const READY_ATTRIBUTE = "curb.ready";
+export const AVATAR_ATTRIBUTE = "lk.publish_on_behalf";
+export const AGENT_KIND = 4;
+
+export const MAX_KEY_LENGTH = 256;
+export const MAX_ID_LENGTH = 128;
+export const MAX_REQUEST_BYTES = 15_360;
+export const MAX_DEPTH = 200;
+export const MAX_TIMEOUT_MS = 86_400_000;
+
+export const AGENT_WAIT_MS = 10_000;
+export const EXCHANGE_MS = 15_000;
+export const OVERTAKE_MS = 2_000;
+
+/** LiveKit's numbers for its own RPC errors. */
+export const UNSUPPORTED_METHOD = 1400;
+export const RESPONSE_TIMEOUT = 1502;
+export const RECIPIENT_DISCONNECTED = 1503;
+
+export type RefusalCode =
+  | "no_handler"
+  | "invalid_payload"
+  | "handler_failed"
+  | "not_adjustable"
+  | "invalid_settings"
+  | "payload_too_large";
+
+/** As a pattern: the codes that count whatever the number of the RPC error. */
+export const KNOWN_CODE =
+  /^(no_handler|invalid_payload|handler_failed|not_adjustable|invalid_settings|payload_too_large)$/;

@@ -1,0 +1,12 @@
+/** curb-client for Node.js, with \@livekit/rtc-node. */
+
+import { RpcError } from "@livekit/rtc-node";
+import { makeClient } from "./client.js";
+import type { RoomLike } from "./room.js";
+import type { AgentClient, ConnectOptions } from "./types.js";
+
+export * from "./public.js";
+
+/** As that of `curb-client`, for a room of \@livekit/rtc-node. */
+export const connectAgent = (room: RoomLike, options: ConnectOptions = {}): AgentClient =>
+  makeClient(room, options, RpcError);
