@@ -13,7 +13,7 @@ def main() -> None:
         from curb_client.cli.commands import cli
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in {"click", "rich"}:
+        if package not in {"aiohttp", "click", "rich"}:
             raise
         sys.exit(f"curb-client needs the package {package}; install it: pip install 'curb-client[cli]'")
     cli(prog_name="curb-client")

@@ -51,14 +51,21 @@ class Step:
 
 @dataclass
 class Report:
-    """What the demo showed."""
+    """What the demo showed.
+
+    Attributes:
+        planned: how many steps there are when all goes well.
+        scene: who is shown, for the table's title.
+    """
 
     steps: list[Step] = field(default_factory=list)
     server: str = ""
+    planned: int = len(STEPS) + 1
+    scene: str = "An app and an agent in a room"
 
     @property
     def ok(self) -> bool:
-        return len(self.steps) == len(STEPS) + 1 and all(step.ok for step in self.steps)
+        return len(self.steps) == self.planned and all(step.ok for step in self.steps)
 
     def to_json(self) -> dict[str, Any]:
         versions = {"curb-client": __version__, "livekit": metadata.version("livekit")}
@@ -159,7 +166,7 @@ class _Process:
 def print_table(report: Report) -> None:
     """The report for people."""
     table = Table(
-        title=f"An app and an agent in a room of {report.server or 'a LiveKit server'}",
+        title=f"{report.scene} of {report.server or 'a LiveKit server'}",
         title_justify="left",
         box=SIMPLE_HEAD,
     )
@@ -174,7 +181,7 @@ def print_table(report: Report) -> None:
     console = Console()
     console.print(table)
     passed = sum(step.ok for step in report.steps)
-    console.print(f"{passed} of {len(STEPS) + 1} steps as expected.")
+    console.print(f"{passed} of {report.planned} steps as expected.")
 
 
 def _ms_since(started: float) -> float:

@@ -41,6 +41,7 @@ OPENING: Final = re.compile(rf'<{CONTEXT_TAG}(?: skill="(?P<skill>.*)")?>')
 CLOSING: Final = f"</{CONTEXT_TAG}>"
 
 _LABELS: Final = frozenset(LABELS)
+_CONTINUED: Final = (INSTRUCTION, CONTENT)
 _TOOL: Final = re.compile(r"(?P<name>[^\s()]+)\((?P<arguments>[^()]*)\) \[(?P<origin>[^\[\]]+)\]")
 
 
@@ -149,7 +150,7 @@ class CurrentContext:
     @staticmethod
     def lines_of(text: str) -> list[ContextLine]:
         """The lines of a text that is from inside a block."""
-        return list(_lines(text.split("\n")))
+        return _lines(text.split("\n"))
 
     def render(self) -> str:
         """The text of the block."""
@@ -244,26 +245,35 @@ def _faults(line: ContextLine, tools_so_far: set[str], has_date: bool) -> Iterat
             yield f"{tag!r} inside the block"
 
 
-def _lines(texts: Iterable[str]) -> Iterator[ContextLine]:
+def _lines(texts: Iterable[str]) -> list[ContextLine]:
     """Lines by label. One without a label continues an instruction or a content, unless it has a label of its own
     that is not known."""
-    label = ""
-    parts: list[str] = []
+    lines: list[ContextLine] = []
+    label, value = "", ""
+    further: list[str] = []
+    is_first = True
     for text in texts:
         head, colon, rest = text.partition(": ")
         if colon and head in _LABELS:
-            next_label, next_part = head, rest
-        elif label in (INSTRUCTION, CONTENT) and not (colon and _is_label(head)):
-            parts.append(text)
+            next_label, next_value = head, rest
+        elif label in _CONTINUED and not (colon and head.islower() and head.isidentifier()):
+            further.append(text)
             continue
         else:
-            next_label, next_part = "", text
-        if parts:
-            yield ContextLine(label, parts[0] if len(parts) == 1 else "\n".join(parts))
-        label, parts = next_label, [next_part]
-    if parts:
-        yield ContextLine(label, parts[0] if len(parts) == 1 else "\n".join(parts))
+            next_label, next_value = "", text
+        if is_first:
+            is_first = False
+        else:
+            lines.append(_line(label, value, further))
+        label, value = next_label, next_value
+    if not is_first:
+        lines.append(_line(label, value, further))
+    return lines
 
 
-def _is_label(head: str) -> bool:
-    return head.isidentifier() and head.islower()
+def _line(label: str, value: str, further: list[str]) -> ContextLine:
+    """Empties ``further``."""
+    if further:
+        value = "\n".join([value, *further])
+        further.clear()
+    return tuple.__new__(ContextLine, (label, value))  # twice as fast as ContextLine(...)

@@ -23,8 +23,6 @@ from curb_client.testing.agent_process import (
     worker_environment,
 )
 
-pytestmark = pytest.mark.livekit
-
 WORKER = str(Path(__file__).with_name("worker.py"))
 
 

@@ -1,0 +1,1 @@
+"""Recordings shown to people: in a terminal, and as a page."""

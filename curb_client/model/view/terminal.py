@@ -1,0 +1,42 @@
+"""A recording as text, with marks for what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from curb_client.model.request import ModelRequest
+from curb_client.model.view.sections import Mark, sections
+
+__all__ = ["StyledLine", "shown"]
+
+
+class StyledLine(NamedTuple):
+    """A line of output, and what it is."""
+
+    text: str
+    kind: Mark | str
+    """``heading``, ``section``, or the mark of a line."""
+
+
+def shown(requests: Sequence[ModelRequest], *, only_changes: bool = False) -> Iterator[StyledLine]:
+    """The lines of a recording.
+
+    Args:
+        only_changes: leaves out what was in the request before too.
+    """
+    for number, request in enumerate(requests):
+        before = requests[number - 1] if number else None
+        said = " ".join(request.last_user_text.split()) or "(nothing said)"
+        yield StyledLine(f"=== {number + 1}. {said}", "heading")
+        for section in sections(request, before):
+            if only_changes and before is not None and not section.has_changed:
+                continue
+            tokens = f" (~{section.tokens} tokens)" if section.tokens else ""
+            yield StyledLine(f"{section.name}{tokens}", "section")
+            for line in section.lines:
+                if only_changes and before is not None and line.mark == "same":
+                    continue
+                sign = {"new": "+ ", "gone": "- "}.get(line.mark, "  ")
+                for at, text in enumerate(line.text.split("\n")):
+                    yield StyledLine((sign if at == 0 else "  ") + text, line.mark)
