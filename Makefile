@@ -8,10 +8,13 @@ PYTHON ?= python3
 VENV := .venv
 AGENTS := .venv-agents
 NODE_AGENT := examples/node-agent
+BROWSER := tests/browser
 PIP_FLAGS := --quiet --disable-pip-version-check --require-hashes
 WORKERS ?= 3
+# Not the plugin's, which are about pytest, nor the demo's: test-main runs it on both servers.
+ROOM_TESTS := -m livekit --ignore=tests/testing/test_pytest_plugin.py --ignore=tests/cli/test_demo.py
 
-.PHONY: help demo test test-main test-server test-agents test-repeat test-long lint format bench conformance lock schema clean
+.PHONY: help demo test test-main test-server test-agents test-repeat test-long lint format bench conformance servers-page fuzz js js-static lock schema clean
 
 help:
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -21,26 +24,26 @@ demo: $(VENV)/ready ## show an app and an agent exchanging messages
 
 test: lint test-main test-server test-agents ## lint, all tests; the room tests on a real server too, and on livekit 1.1.21
 
-test-main: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## all tests on the newest livekit, with coverage
+test-main: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## all tests on the newest livekit, with coverage
 	@echo '== tests, livekit 1.2.1'
 	@rm -f .coverage .coverage.*
 	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term $(ARGS)
 
-test-server: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## the room tests on a real livekit-server
-	@echo '== room tests, livekit 1.2.1, on livekit-server'
-	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/e2e --livekit=server $(ARGS)
+test-server: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## every test with a room, on a real livekit-server
+	@echo '== tests with a room, livekit 1.2.1, on livekit-server'
+	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(ROOM_TESTS) --livekit=server $(ARGS)
 
 test-agents: $(AGENTS)/node-ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## the room tests beside livekit-agents, on livekit 1.1.21
 	@echo '== room tests, livekit 1.1.21 and livekit-agents'
 	@$(AGENTS)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/room tests/e2e tests/agents $(ARGS)
 
-test-repeat: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## the room tests ten times (TIMES=10) on both servers: a flaky test is a failing test
+test-repeat: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## the tests with a room ten times (TIMES=10) on both servers: a flaky test is a failing test
 	@for n in $$(seq $${TIMES:-10}); do for server in embedded server; do echo "== round $$n, $$server"; \
-		$(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile tests/room tests/e2e --livekit=$$server $(ARGS) \
+		$(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile $(ROOM_TESTS) --livekit=$$server $(ARGS) \
 		|| exit 1; done; done
 
-test-long: $(VENV)/ready $(VENV)/livekit-server ## 200 process exits, none of which may abort, and 200 calls that leave nothing
-	@CURB_EXITS=200 CURB_LONG=1 $(VENV)/bin/python -m pytest -q tests/e2e/test_lifetime.py $(ARGS)
+test-long: $(VENV)/ready $(VENV)/livekit-server ## 200 process exits, none of which may abort; 200 calls, and 500 on the embedded server, that leave nothing
+	@CURB_EXITS=200 CURB_LONG=1 $(VENV)/bin/python -m pytest -q tests/e2e/test_lifetime.py tests/testing/embedded/test_cycles.py tests/e2e/test_hostile_peer.py $(ARGS)
 
 lint: $(VENV)/ready ## style, types and import layers
 	@echo '== ruff, mypy, import-linter'
@@ -58,6 +61,18 @@ bench: $(VENV)/ready $(VENV)/livekit-server ## ask against the raw SDK: ratios, 
 conformance: $(VENV)/ready $(VENV)/livekit-server ## record anew what livekit-server does, for the embedded one to be measured against
 	@$(VENV)/bin/python -m tests.conformance --livekit=server --write
 
+servers-page: $(VENV)/ready ## write the table of one-server tests in docs/servers.md anew
+	@$(VENV)/bin/python -m tests.one_server --write
+
+fuzz: $(VENV)/ready ## every decoder fed by a fuzzer, for a minute each (SECONDS=60); what fails is kept in .fuzz/
+	@$(VENV)/bin/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(ARGS)
+
+js: $(VENV)/ready js/node_modules/ready ## all of the JavaScript package: types, tests, build, sizes
+	@cd js && PATH="$$PATH:$(CURDIR)/$(VENV)/bin" npm test
+
+js-static: $(VENV)/ready js/node_modules/ready ## build the script that the Python package carries anew
+	@cd js && PATH="$$PATH:$(CURDIR)/$(VENV)/bin" npm run --silent static
+
 schema: $(VENV)/ready ## write protocol.schema.json anew from the models
 	@$(VENV)/bin/python -m curb_client.protocol.schema
 
@@ -68,8 +83,8 @@ lock: $(VENV)/ready ## compile the lock files anew
 		--universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header -o requirements/node.txt
 
 clean: ## remove what the targets made in this folder; the cache of livekit-server stays
-	@rm -rf $(VENV) $(AGENTS) $(NODE_AGENT)/node_modules .coverage .coverage.* bench.json .import-linter.log .pytest_cache .mypy_cache .ruff_cache \
-		.hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(AGENTS) $(NODE_AGENT)/node_modules $(BROWSER)/node_modules js/node_modules js/dist .coverage .coverage.* bench.json .import-linter.log .pytest_cache .mypy_cache .ruff_cache \
+		.hypothesis .fuzz .import_linter_cache
 
 $(VENV)/ready: requirements/dev.txt pyproject.toml
 	@echo "== setting up $(VENV) (once; a minute or two)"
@@ -96,7 +111,17 @@ $(VENV)/livekit-server: $(VENV)/ready
 	@{ command -v node && command -v npm; } > /dev/null || $*/bin/pip install $(PIP_FLAGS) -r requirements/node.txt
 	@touch $@
 
+js/node_modules/ready: js/package-lock.json js/package.json $(VENV)/node-ready
+	@echo '== installing what the JavaScript package needs'
+	@cd js && PATH="$$PATH:$(CURDIR)/$(VENV)/bin" npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
 $(NODE_AGENT)/node_modules/ready: $(NODE_AGENT)/package-lock.json $(VENV)/node-ready
 	@echo '== installing what the agent in JavaScript needs'
 	@cd $(NODE_AGENT) && PATH="$$PATH:$(CURDIR)/$(VENV)/bin" npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(BROWSER)/node_modules/ready: $(BROWSER)/package-lock.json $(VENV)/node-ready
+	@echo '== installing what the tests in a browser need'
+	@cd $(BROWSER) && PATH="$$PATH:$(CURDIR)/$(VENV)/bin" npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
