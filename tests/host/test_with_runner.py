@@ -147,7 +147,7 @@ async def test_a_pool_of_processes_survives_the_death_of_one(curb_livekit: LiveK
         everything = pool.items()
         views = {f"pool-{number}": pool.call_events(f"pool-{number}") for number in range(4)}
         placed = {call: await pool.start_call(**room(curb_livekit, call), wait=DEADLINE) for call in views}
-        assert sorted(each.runner for each in placed.values()) == ["one", "one", "two", "two"]
+        assert {each.runner for each in placed.values()} == {"one", "two"}  # how many each has is as it was heard of
         await asyncio.gather(*(connected(each.client, call) for call, each in placed.items()))
         dead = [call for call, each in placed.items() if each.runner == "one"]
         await one.stop(drain=False)

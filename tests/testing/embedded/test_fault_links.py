@@ -104,7 +104,7 @@ async def test_what_would_wait_too_long_is_lost() -> None:
     await until(lambda: len(passed) == 2)
     await asyncio.sleep(0.5)
     assert passed == [0, 1], "the third would have begun after 1.2 s"
-    assert fault.count > 4
+    assert fault.count >= 4
 
 
 # Joins

@@ -59,7 +59,9 @@ async def test_ten_rooms_of_three_at_once() -> None:
 
     with EmbeddedServer() as server:
         await asyncio.gather(*(one(server, f"room-{number}") for number in range(SDK_ROOMS)))
-        await until(lambda: server.call(lambda node: not any(room.participants for room in node.rooms.all())))
+        await until(
+            lambda: server.call(lambda node: not any(room.participants for room in node.rooms.all())), within=WITHIN
+        )
 
 
 async def test_fifty_rooms_of_three_at_once(server: EmbeddedServer) -> None:
@@ -80,4 +82,4 @@ async def test_fifty_rooms_of_three_at_once(server: EmbeddedServer) -> None:
                 assert heard == {f"{name} in {room}" for name in names if name != peer.identity}
 
     await asyncio.gather(*(one(f"room-{number}") for number in range(RAW_ROOMS)))
-    await until(lambda: not any(room.participants for room in server.node.rooms.all()))
+    await until(lambda: not any(room.participants for room in server.node.rooms.all()), within=WITHIN)
