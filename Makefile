@@ -14,7 +14,7 @@ WORKERS ?= 3
 # Not the plugin's, which are about pytest, nor the demo's: test-main runs it on both servers.
 ROOM_TESTS := -m livekit --ignore=tests/testing/test_pytest_plugin.py --ignore=tests/cli/test_demo.py
 
-.PHONY: help demo test test-main test-server test-agents test-repeat test-long lint format bench conformance servers-page fuzz js js-static lock schema clean
+.PHONY: help demo test test-main test-server test-agents test-repeat test-long lint format bench conformance servers-page parity fuzz js js-static lock schema clean
 
 help:
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,12 @@ conformance: $(VENV)/ready $(VENV)/livekit-server ## record anew what livekit-se
 
 servers-page: $(VENV)/ready ## write the table of one-server tests in docs/servers.md anew
 	@$(VENV)/bin/python -m tests.one_server --write
+
+parity: $(VENV)/ready $(VENV)/livekit-server $(BROWSER)/node_modules/ready js/node_modules/ready ## play every scenario with every client on both servers; write docs/parity.md and the pictures of pages anew
+	@rm -rf .parity
+	@for server in embedded server; do CURB_PARITY=.parity $(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile \
+		tests/parity tests/browser/test_curb_client_pages.py --deselect tests/parity/test_table.py --livekit=$$server $(ARGS) || exit 1; done
+	@$(VENV)/bin/python -m tests.parity.table .parity
 
 fuzz: $(VENV)/ready ## every decoder fed by a fuzzer, for a minute each (SECONDS=60); what fails is kept in .fuzz/
 	@$(VENV)/bin/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(ARGS)

@@ -23,13 +23,13 @@ if (!argv.includes("--no-types"))
 if (argv.includes("--example"))
   await build({
     ...common,
-    outdir: "../examples/web/dist",
+    outdir: env.CURB_EXAMPLE ?? "../examples/web/dist",
     entryPoints: { example: "../examples/web/main.tsx" },
     format: "esm",
     jsx: "automatic",
     alias: { "curb-client": "./src/index.ts", "curb-client/react": "./src/react.ts" },
     nodePaths: ["node_modules"],
-    define: { "process.env.NODE_ENV": '"production"' },
+    define: { "process.env.NODE_ENV": JSON.stringify(env.NODE_ENV ?? "production") },
   });
 
 if (argv.includes("--static")) {

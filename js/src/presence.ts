@@ -8,7 +8,7 @@ import { addTo, now, within } from "./waiting.js";
 
 export type AgentState = "unconnected" | "absent" | "joined" | "active" | "ready" | "lost" | "closed";
 
-const LOOK_AGAIN_MS = 250;
+const LOOK_AGAIN_MS = 50;
 const LAST_WORDS_MS = 10_000;
 const EVENTS = ["connectionStateChanged"].concat(
   ["Connected", "Active", "AttributesChanged", "Disconnected"].map((event) => `participant${event}`),
@@ -16,7 +16,7 @@ const EVENTS = ["connectionStateChanged"].concat(
 
 const MISSING_STEP = {
   unconnected: "connect the room",
-  absent: "is it started, and in this room?",
+  absent: "is it in this room?",
   joined: "it cannot receive data yet",
   active: "it has not registered this RPC method",
   ready: "it did not take the call",
@@ -44,6 +44,7 @@ export function watchAgent(room: RoomLike, agentIdentity: string | undefined, lo
   const saidReady = new Set<string | undefined>();
   const leftAt = new Map<string, number>();
   const watchers = new Set<(presence: AgentPresence) => void>();
+  let lookingAgain: ReturnType<typeof setTimeout>;
 
   const publish = (next: RemoteParticipantLike | undefined): void => {
     agent = next;
@@ -60,6 +61,9 @@ export function watchAgent(room: RoomLike, agentIdentity: string | undefined, lo
               ? "ready"
               : "active");
     const identity = agent?.identity ?? null;
+    clearTimeout(lookingAgain);
+    // Not every SDK has an event for its becoming active, and livekit-client's comes before it has the info that says so.
+    if (state === "joined") lookingAgain = setTimeout(look, LOOK_AGAIN_MS);
     if (state === presence.state && identity === presence.identity) return;
     presence = { state, identity, isThere };
     for (const watcher of [...watchers]) watcher(presence);

@@ -53,8 +53,14 @@ export const isConnected = (room: object): boolean => {
   return isConnected ?? (state !== "disconnected" && state !== "connecting");
 };
 
-/** Whether the participant can receive data; a request sent to it earlier would fail after seven seconds. */
-export const isActive = (participant: object): boolean => (infoOf(participant)?.state ?? 2) === 2;
+/**
+ * Whether the participant can receive data; a request sent to it earlier would fail after seven seconds. livekit-client
+ * tells of a participant before it has its info.
+ */
+export const isActive = (participant: object): boolean => {
+  const { state = 2 } = infoOf(participant) ?? { state: 0 };
+  return state === 2;
+};
 
 /** Comparable within a room. */
 export const joinedAt = (participant: object): number => {

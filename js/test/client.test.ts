@@ -210,7 +210,7 @@ test("a call waits for the agent, ten seconds by default", async () => {
   expect(isAgentUnavailableError(error)).toBe(true);
   expect(error).toMatchObject({
     state: "absent",
-    message: expect.stringContaining("is it started, and in this room?"),
+    message: expect.stringContaining("is it in this room?"),
   });
   expect(late.ms).toBeCloseTo(10_000, -2);
 
