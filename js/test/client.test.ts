@@ -16,7 +16,7 @@ import {
   isRpcError,
   type SessionUpdate,
 } from "../src/index.js";
-import { FakeRoom, participant, refusal } from "./fakeRoom.js";
+import { FakeRoom, type Participant, participant, refusal } from "./fakeRoom.js";
 
 let room: FakeRoom;
 let client: AgentClient;
@@ -282,6 +282,19 @@ test("an agent that joined and is not active gets no request, until it is", asyn
   agent.participantInfo.state = 2; // without an event, as before livekit-client 2.13
   await after(300);
   expect(asked.value).toBe(1);
+});
+
+test("an agent is seen to become active without an event and without a request", async () => {
+  const states: string[] = [];
+  client.onPresence(({ state }) => states.push(state));
+  const agent = room.join({ ...participant(), participantInfo: undefined } as unknown as Participant);
+  expect(states).toEqual(["joined"]); // livekit-client tells of a participant before it has its info
+  agent.participantInfo = { state: 1, joinedAtMs: 1n };
+  await after(300);
+  expect(states).toEqual(["joined"]);
+  agent.participantInfo.state = 2;
+  await after(300);
+  expect(states).toEqual(["joined", "active"]);
 });
 
 test("a disconnect ends requests at once: LiveKit alone would wait for the time-out", async () => {

@@ -11,6 +11,7 @@ import pytest
 from curb_client.model import AgentCore, Llm, ModelEndpoint, ModelScript, TurnError, Turns, TypedText
 from curb_client.model.builder.typed_text import CHAT_TOPIC, TRANSCRIPTION_TOPIC
 from curb_client.testing import CurbCall
+from tests.e2e.conftest import until
 
 SECONDS = 30
 
@@ -31,24 +32,25 @@ class Caller:
 
     def __init__(self, room: Any) -> None:
         self.room = room
-        self.replies: asyncio.Queue[tuple[str, dict[str, str]]] = asyncio.Queue()
-        self._reading: set[asyncio.Task[None]] = set()
+        self._replies: asyncio.Queue[asyncio.Task[tuple[str, dict[str, str]]]] = asyncio.Queue()
         room.register_text_stream_handler(TRANSCRIPTION_TOPIC, self._began)
 
     def _began(self, reader: Any, identity: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._read(reader))
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+        self._replies.put_nowait(asyncio.get_running_loop().create_task(self._read(reader)))
 
-    async def _read(self, reader: Any) -> None:
+    async def _read(self, reader: Any) -> tuple[str, dict[str, str]]:
         text = await reader.read_all()
-        self.replies.put_nowait((text, dict(reader.info.attributes or {})))
+        return text, dict(reader.info.attributes or {})
 
     async def type(self, text: str) -> None:
         await self.room.local_participant.send_text(text, topic=CHAT_TOPIC)
 
+    async def whole_reply(self) -> tuple[str, dict[str, str]]:
+        """The next one to begin: several that are read at once do not end in their order."""
+        return await asyncio.wait_for(await asyncio.wait_for(self._replies.get(), SECONDS), SECONDS)
+
     async def reply(self) -> str:
-        return (await asyncio.wait_for(self.replies.get(), SECONDS))[0]
+        return (await self.whole_reply())[0]
 
 
 class Outcomes:
@@ -89,7 +91,7 @@ async def test_what_is_typed_is_answered(curb_call: CurbCall, script: ModelScrip
     script.on("hours", text="All day. " * 400)
     async with desk(curb_call, endpoint) as (caller, _):
         await caller.type("hello")
-        text, attributes = await asyncio.wait_for(caller.replies.get(), SECONDS)
+        text, attributes = await caller.whole_reply()
         assert text == "Good morning."
         assert attributes["lk.transcription_final"] == "true"
         assert attributes["lk.segment_id"]
@@ -124,6 +126,7 @@ async def test_nobody_is_answered_on_hold(curb_call: CurbCall, script: ModelScri
 async def test_agents_are_not_answered(curb_call: CurbCall, script: ModelScript, endpoint: ModelEndpoint) -> None:
     script.on("hello", text="Good morning.")
     async with desk(curb_call, endpoint) as (caller, outcomes), curb_call.join("other-agent", kind="agent") as other:
+        await until(lambda: "other-agent" in curb_call.agent.room.remote_participants)  # unannounced, it is a client
         intruder = Caller(other)
         await marker(curb_call, intruder)
         await intruder.type("hello from an agent")
