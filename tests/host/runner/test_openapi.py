@@ -72,5 +72,6 @@ def test_schemathesis_finds_nothing(curb_livekit: LiveKitServerHandle, tmp_path:
             timeout=180,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        assert ask(address, "GET", "/v1/sessions/live")["state"] == "connected", "and the runner is as it was"
+        status = ask(address, "GET", "/v1/runner")  # the call may be over: a room with nobody but an agent is closed
+        assert (status["draining"], status["maxSessions"]) == (False, 2), "and the runner is as it was"
         assert not [line for line in runner.err if "Traceback" in line]
