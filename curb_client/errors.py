@@ -36,6 +36,7 @@
     ├── LiveKitServerError               the test kit could not get, start or reach a LiveKit server
     ├── AgentProcessError                the process of an agent under test ended, or does not answer
     ├── ExpectationError (AssertionError)    what a test expected of the agent did not come
+    ├── TurnError                        a model gave no answer to what was said
     ├── UnmatchedRequestError (AssertionError)   a scripted model was sent what no rule of its script fits
     └── UnexpectedRequestError (AssertionError)  a scripted agent was sent what it was not scripted for
 
@@ -99,6 +100,7 @@ __all__ = [
     "RunnerUnauthorizedError",
     "RunnerUnknownVersionError",
     "RunnerUnreachableError",
+    "TurnError",
     "UnexpectedRequestError",
     "UnmatchedRequestError",
     "UsageError",
@@ -412,6 +414,10 @@ class AgentProcessError(CurbError):
     def __init__(self, message: str, *, exit_status: int | None) -> None:
         super().__init__(message)
         self.exit_status = exit_status
+
+
+class TurnError(CurbError):
+    """The model gave no answer to a turn; the message says why. What the person said stays in the transcript."""
 
 
 class UnmatchedRequestError(CurbError, AssertionError):

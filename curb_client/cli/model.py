@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
 from curb_client import CurbError, UsageError
+from curb_client.cli.interrupted import take_signals
 from curb_client.model import RecordedRequest, ledger, read_recording, render_ledger
 
 __all__ = ["model"]
@@ -37,19 +35,12 @@ def serve(script: Path, record: Path | None, port: int) -> None:
     """
     from curb_client.model import ModelEndpoint, load_script
 
-    ended = threading.Event()
-
-    def end(*_: Any) -> None:
-        ended.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
+    until_interrupted = take_signals()
     try:
         with ModelEndpoint(load_script(script), record_to=record, port=port) as endpoint:
             click.echo(f"OPENAI_BASE_URL={endpoint.url}")
             click.echo("the model runs until Ctrl-C", err=True)
-            while not ended.wait(0.5):  # in pieces: Windows delivers Ctrl-C between two waits
-                pass
+            until_interrupted()
             endpoint.check()
     except UsageError as error:
         raise click.UsageError(str(error)) from error

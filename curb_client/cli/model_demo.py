@@ -27,7 +27,7 @@ from curb_client.model import (
     ledger,
     render_ledger,
 )
-from curb_client.model.builder.typed_text import CHAT_TOPIC, TRANSCRIPTION_TOPIC
+from curb_client.protocol.contract import CHAT_TOPIC, TRANSCRIPTION_TOPIC
 from curb_client.testing import LiveKitServerHandle
 
 __all__ = ["STEPS", "conversation", "run"]

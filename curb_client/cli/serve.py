@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from typing import Any
-
 import click
 
 from curb_client import LiveKitServerError
+from curb_client.cli.interrupted import take_signals
 from curb_client.testing import LiveKitServer, LiveKitServerHandle
 from curb_client.testing.server import free_ports
 
@@ -39,13 +36,7 @@ def run(server: LiveKitServerHandle) -> None:
     Raises:
         click.ClickException: the server could not be started.
     """
-    ended = threading.Event()
-
-    def end(*_: Any) -> None:
-        ended.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
+    until_interrupted = take_signals()
     try:
         with server:
             for name, value in (
@@ -55,7 +46,6 @@ def run(server: LiveKitServerHandle) -> None:
             ):
                 click.echo(f"{name}={value}")
             click.echo(f"{server.title} runs until Ctrl-C", err=True)
-            while not ended.wait(0.5):  # in pieces: Windows delivers Ctrl-C between two waits
-                pass
+            until_interrupted()
     except LiveKitServerError as error:
         raise click.ClickException(str(error)) from error

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from curb_client._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from curb_client.errors import TurnError
     from curb_client.model.assertions import (
         assert_instruction,
         assert_not_offered,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from curb_client.model.builder.core import AgentCore
     from curb_client.model.builder.prose import Prose
     from curb_client.model.builder.skill import Content, Instruction, Skill, Tool
-    from curb_client.model.builder.turn import Llm, TurnError, Turns
+    from curb_client.model.builder.turn import Llm, Turns
     from curb_client.model.builder.typed_text import TypedText
     from curb_client.model.changes import Change, RequestDiff, diff
     from curb_client.model.context import AvailableSkill, ContextLine, ContextTool, CurrentContext, Problem
@@ -114,7 +115,7 @@ _HOMES: Final = {
     "Tool": "curb_client.model.builder.skill",
     "ToolCall": "curb_client.model.message",
     "ToolResult": "curb_client.model.message",
-    "TurnError": "curb_client.model.builder.turn",
+    "TurnError": "curb_client.errors",
     "Turns": "curb_client.model.builder.turn",
     "TypedText": "curb_client.model.builder.typed_text",
     "assert_instruction": "curb_client.model.assertions",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ class RecordedRequest:
     took: float = 0.0
     answer: Any = None
 
-    @property
+    @cached_property
     def request(self) -> ModelRequest:
         """The request, read."""
         return ModelRequest.parse(self.body)

@@ -17,6 +17,8 @@ MESSAGE: Final = "curb.message"  # [S] the RPC method of a client's messages, an
 UPDATE: Final = "curb.update"  # [S] the RPC method of a settings update
 READY_ATTRIBUTE: Final = "curb.ready"  # [I] set by an agent once both methods are registered
 READY_VALUE: Final = "1"  # [I]
+CHAT_TOPIC: Final = "lk.chat"  # LiveKit's, of what people type
+TRANSCRIPTION_TOPIC: Final = "lk.transcription"  # LiveKit's, of what agents say
 AVATAR_ATTRIBUTE: Final = "lk.publish_on_behalf"  # LiveKit's mark of an avatar worker, which is not the agent
 
 # Sizes.

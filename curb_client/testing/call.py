@@ -10,6 +10,7 @@ from typing import Any, Final
 from typing_extensions import Self
 
 from curb_client.errors import ConnectFailedError, ExpectationError
+from curb_client.protocol.contract import CHAT_TOPIC
 from curb_client.protocol.envelope import check_key
 from curb_client.protocol.settings import Adjustable
 from curb_client.protocol.types import EffectiveSettings
@@ -24,7 +25,6 @@ from curb_client.testing.server import LiveKitAddress, LiveKitServerHandle
 
 __all__ = ["CurbCall"]
 
-CHAT_TOPIC: Final = "lk.chat"
 EXPECT_SECONDS: Final = 5.0
 NOTHING_SECONDS: Final = 0.5
 SHOWN_STEPS: Final = 20

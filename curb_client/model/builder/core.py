@@ -15,9 +15,10 @@ from typing import Any, Final, Generic, TypeVar
 from curb_client.errors import UsageError
 from curb_client.model.builder.harmless import made_harmless
 from curb_client.model.builder.prose import Prose
-from curb_client.model.builder.rendering import date_line, joined_lines, labelled_lines, line, text_lines
+from curb_client.model.builder.rendering import date_line, labelled_lines, line, text_lines
 from curb_client.model.builder.running import run_tool
 from curb_client.model.builder.skill import Rendered, Skill, Tool
+from curb_client.model.changes import Change
 from curb_client.model.context import AvailableSkill, ContextLine, CurrentContext
 from curb_client.model.contract import (
     ACTIVE_SKILL,
@@ -93,9 +94,8 @@ class AgentCore(Generic[StateT]):
 
     def request(self) -> dict[str, Any]:
         """Messages and tools of the next request; what changed without a tool is noticed in it."""
-        self._notice_changes()
-        tools = self._tools()
-        context = self.context()
+        context, tools = self._rendered()
+        self._notice_changes(context)
         self._told = labelled_lines(context)
         messages = [
             {"role": "system", "content": self.system_text},
@@ -106,22 +106,13 @@ class AgentCore(Generic[StateT]):
 
     def context(self) -> CurrentContext:
         """The context as it is now."""
-        lines = [ContextLine("", date_line(self._clock()))]
-        for skill in self._active():
-            lines.append(line(ACTIVE_SKILL, skill.name))
-            lines += text_lines(skill.render(self.state))
-        lines += text_lines(self._render(self.state))
-        for skill in self._available():
-            lines.append(line(AVAILABLE_SKILL, AvailableSkill(skill.name, skill.description).render()))
-        lines += [line(TOOL, tool.in_context.render()) for tool in self._tools()]
-        active = self._active()
-        return CurrentContext(made_harmless(active[-1].name) if active else None, tuple(lines))
+        return self._rendered()[0]
 
     # What happens
 
     def user_said(self, text: str) -> None:
         """The person's words, in which no block can be; what changed before them is noticed before them."""
-        self._notice_changes()
+        self._notice_changes(self.context())
         self.transcript.append({"role": "user", "content": made_harmless(text)})
 
     def assistant_said(self, text: str) -> None:
@@ -150,7 +141,7 @@ class AgentCore(Generic[StateT]):
         Args:
             text: what the model said along with it; may be empty.
         """
-        self._notice_changes()
+        self._notice_changes(self.context())
         results = [{"role": "tool", "tool_call_id": call.id, "content": await self._result(call)} for call in calls]
         called = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
@@ -160,10 +151,10 @@ class AgentCore(Generic[StateT]):
         self.transcript += results
 
     async def _result(self, call: ToolCall) -> str:
-        before = labelled_lines(self.context())
-        tool = next((tool for tool in self._tools() if tool.name == call.name), None)
+        context, tools = self._rendered()
+        tool = next((tool for tool in tools if tool.name == call.name), None)
         if tool is None:
-            offered = ", ".join(tool.name for tool in self._tools())
+            offered = ", ".join(tool.name for tool in tools)
             logger.warning("the model called %r, which is not offered; it did not run", call.name)
             result = {
                 "ok": False,
@@ -172,9 +163,9 @@ class AgentCore(Generic[StateT]):
             }
         else:
             result = await run_tool(tool, call)
-        after = labelled_lines(self.context())
-        joined = [line[:MAX_CHANGED_LINE] for line in joined_lines(before, after)]
-        self._told = after
+        self._told = labelled_lines(self.context())
+        change = Change.between(labelled_lines(context), self._told)
+        joined = [text[:MAX_CHANGED_LINE] for text in change.joined]
         return json.dumps({**result, CONTEXT_CHANGED: joined} if joined else result, ensure_ascii=False, default=str)
 
     # Skills and tools
@@ -185,14 +176,24 @@ class AgentCore(Generic[StateT]):
     def _available(self) -> list[Skill[StateT]]:
         return [skill for skill in self._skills.values() if skill.is_available(self.state)]
 
-    def _tools(self) -> list[Tool]:
-        rendered = [item for skill in self._active() for item in skill.render(self.state)]
-        rendered += self._render(self.state)
-        tools: dict[str, Tool] = {tool.name: tool for tool in self._runtime_tools()}
-        for item in rendered:
-            if isinstance(item, Tool) and tools.setdefault(item.name, item) != item:
-                logger.warning("two rendered tools are named %r; the first one counts", item.name)
-        return list(tools.values())
+    def _rendered(self) -> tuple[CurrentContext, list[Tool]]:
+        """The context and the tools in it; each skill is rendered once."""
+        active = self._active()
+        lines = [ContextLine("", date_line(self._clock()))]
+        tools = {tool.name: tool for tool in self._runtime_tools()}
+        for title, rendered in [*((skill.name, skill.render) for skill in active), (None, self._render)]:
+            items = list(rendered(self.state))
+            lines += [] if title is None else [line(ACTIVE_SKILL, title)]
+            lines += text_lines(items)
+            for tool in items:
+                if isinstance(tool, Tool) and tools.setdefault(tool.name, tool) != tool:
+                    logger.warning("two rendered tools are named %r; the first one counts", tool.name)
+        lines += [
+            line(AVAILABLE_SKILL, AvailableSkill(skill.name, skill.description).render()) for skill in self._available()
+        ]
+        lines += [line(TOOL, tool.in_context.render()) for tool in tools.values()]
+        skill = made_harmless(active[-1].name) if active else None
+        return CurrentContext(skill, tuple(lines)), list(tools.values())
 
     def _runtime_tools(self) -> Iterator[Tool]:
         yield Tool(SKIP_TURN, self._prose.skip_turn, lambda _: {"ok": True}, origin="runtime")
@@ -219,14 +220,15 @@ class AgentCore(Generic[StateT]):
 
     # Notices
 
-    def _notice_changes(self) -> None:
+    def _notice_changes(self, context: CurrentContext) -> None:
+        """Notice what is not as the model was told; before the first request it was told nothing."""
         if self._told is None:
             return
-        now = labelled_lines(self.context())
-        joined = joined_lines(self._told, now)
-        if joined or joined_lines(now, self._told):
-            self._notice("\n".join([self._prose.state_changed, *(line[:MAX_CHANGED_LINE] for line in joined)]))
-        self._told = now
+        before, self._told = self._told, labelled_lines(context)
+        change = Change.between(before, self._told)
+        if change:
+            joined = (text[:MAX_CHANGED_LINE] for text in change.joined)
+            self._notice("\n".join([self._prose.state_changed, *joined]))
 
     def _notice(self, text: str) -> None:
         self.transcript.append({"role": "user", "content": ContextEvent.of_text(text).render()})

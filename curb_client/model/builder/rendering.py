@@ -11,7 +11,7 @@ from curb_client.model.builder.skill import Content, Instruction, Rendered, Tool
 from curb_client.model.context import ContextLine, CurrentContext
 from curb_client.model.contract import CONTENT, DATE_PREFIX, INSTRUCTION
 
-__all__ = ["date_line", "joined_lines", "labelled_lines", "line", "text_lines"]
+__all__ = ["date_line", "labelled_lines", "line", "text_lines"]
 
 _WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS: Final = (
@@ -43,18 +43,6 @@ def text_lines(rendered: Rendered) -> Iterator[ContextLine]:
 def labelled_lines(context: CurrentContext) -> list[str]:
     """The lines whose change the model is told of: all but the date."""
     return [each.render() for each in context.lines if each.label]
-
-
-def joined_lines(before: list[str], after: list[str]) -> list[str]:
-    """What is in the second list and not in the first; twice is two."""
-    left = list(before)
-    joined = []
-    for text in after:
-        if text in left:
-            left.remove(text)
-        else:
-            joined.append(text)
-    return joined
 
 
 def _day(date: datetime) -> str:

@@ -10,19 +10,15 @@ from typing import Any, Final
 import openai
 from typing_extensions import Self
 
-from curb_client.errors import CurbError
+from curb_client.errors import TurnError
 from curb_client.model.builder.core import AgentCore
 from curb_client.model.contract import SKIP_TURN
 from curb_client.model.message import ToolCall
 from curb_client.protocol.types import LlmSettings
 
-__all__ = ["Llm", "TurnError", "Turns"]
+__all__ = ["Llm", "Turns"]
 
 MAX_REQUESTS: Final = 8
-
-
-class TurnError(CurbError):
-    """The model gave no answer to a turn; the message says why. What the person said stays in the transcript."""
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ from typing import Any, Final
 from livekit import rtc
 from typing_extensions import Self
 
+from curb_client.errors import TurnError
 from curb_client.model.builder.harmless import made_harmless
-from curb_client.model.builder.turn import TurnError, Turns
+from curb_client.model.builder.turn import Turns
+from curb_client.protocol.contract import CHAT_TOPIC, TRANSCRIPTION_TOPIC
 from curb_client.room.agent import AgentCall
 from curb_client.room.sdk import STANDARD_KIND, finish_within
 
-__all__ = ["CHAT_TOPIC", "TRANSCRIPTION_TOPIC", "TypedText"]
+__all__ = ["TypedText"]
 
-CHAT_TOPIC: Final = "lk.chat"
-TRANSCRIPTION_TOPIC: Final = "lk.transcription"
 _READ_SECONDS: Final = 10.0
 _SEND_SECONDS: Final = 10.0
 _WAITING: Final = 100

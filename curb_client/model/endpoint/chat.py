@@ -21,14 +21,14 @@ def chat_body(answering: Answering) -> dict[str, Any]:
 
 
 def chat_events(answering: Answering, *, with_usage: bool) -> Iterator[str]:
-    """The answer as the data of server-sent events; the last one is ``[DONE]``."""
+    """The answer as server-sent events; the last one is ``[DONE]``."""
     for delta in _deltas(answering):
         yield _chunk(answering, [{"index": 0, "delta": delta, "finish_reason": None, "logprobs": None}])
     last = {"index": 0, "delta": {}, "finish_reason": _finish(answering), "logprobs": None}
     yield _chunk(answering, [last])
     if with_usage:
         yield _chunk(answering, [], usage=_usage(answering))
-    yield "[DONE]"
+    yield "data: [DONE]"
 
 
 def _deltas(answering: Answering) -> Iterator[dict[str, Any]]:
@@ -50,7 +50,7 @@ def _finish(answering: Answering) -> str:
 
 def _chunk(answering: Answering, choices: list[dict[str, Any]], **others: Any) -> str:
     chunk = {**_envelope(answering, "chat.completion.chunk"), "choices": choices, **others}
-    return json.dumps(chunk, ensure_ascii=False)
+    return f"data: {json.dumps(chunk, ensure_ascii=False)}"
 
 
 def _envelope(answering: Answering, kind: str) -> dict[str, Any]:

@@ -17,9 +17,10 @@ def response_body(answering: Answering) -> dict[str, Any]:
 
 
 def response_events(answering: Answering) -> Iterator[str]:
-    """The answer as the data of server-sent events, each with its ``type``."""
+    """The answer as server-sent events, each named by its ``type``."""
     for number, event in enumerate(_events(answering)):
-        yield json.dumps({**event, "sequence_number": number}, ensure_ascii=False)
+        data = json.dumps({**event, "sequence_number": number}, ensure_ascii=False)
+        yield f"event: {event['type']}\ndata: {data}"
 
 
 def _events(answering: Answering) -> Iterator[dict[str, Any]]:

@@ -185,14 +185,15 @@ class ModelEndpoint:
             needed = "messages" if is_chat else "input"
             return _error(Answer(status=400, error=f"{needed} is missing"), "invalid_request_error")
         read = ModelRequest.parse(body)
+        shown = read.render()
         answer = self.script.answer(read)
         kind = "scripted_error"
         if answer is None:
             self.unmatched.append(read)
             kind = "unmatched_request"
-            answer = Answer(status=400, error=f"no rule of the script fits this request:\n{read.render()}")
+            answer = Answer(status=400, error=f"no rule of the script fits this request:\n{shown}")
         self._count += 1
-        answering = Answering(answer, self._count, int(came), read.model, read.render())
+        answering = Answering(answer, self._count, int(came), read.model, shown)
         try:
             return await self._respond(request, answering, body, kind, is_chat=is_chat)
         finally:
@@ -218,8 +219,7 @@ class ModelEndpoint:
                 assert request.transport is not None
                 request.transport.abort()
                 return response
-            name = "" if is_chat else f"event: {json.loads(event)['type']}\n"
-            await response.write(f"{name}data: {event}\n\n".encode())
+            await response.write(f"{event}\n\n".encode())
         await response.write_eof()
         return response
 

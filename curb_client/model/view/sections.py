@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from curb_client.model.changes import Change
 from curb_client.model.message import Message
 from curb_client.model.prefix import estimate_tokens
 from curb_client.model.request import ModelRequest
@@ -61,9 +62,9 @@ def _section(name: str, texts: list[str], texts_before: dict[str, list[str]] | N
     if texts_before is None:
         return Section(name, tuple(Line(text) for text in texts), tokens)
     before = texts_before.get(name, [])
-    gone = [Line(text, "gone") for text in _without(before, texts)]
-    new = Counter(_without(texts, before))
-    lines = [*gone, *(_marked(text, new) for text in texts)]
+    change = Change.between(before, texts)
+    new = Counter(change.joined)
+    lines = [*(Line(text, "gone") for text in change.left), *(_marked(text, new) for text in texts)]
     return Section(name, tuple(lines), tokens)
 
 
@@ -72,17 +73,6 @@ def _marked(text: str, new: Counter[str]) -> Line:
         new[text] -= 1
         return Line(text, "new")
     return Line(text)
-
-
-def _without(these: Iterable[str], those: Iterable[str]) -> list[str]:
-    left = Counter(those)
-    rest = []
-    for text in these:
-        if left[text]:
-            left[text] -= 1
-        else:
-            rest.append(text)
-    return rest
 
 
 def _texts(request: ModelRequest) -> Iterator[tuple[str, list[str]]]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from curb_client.model import AgentCore, Llm, ModelEndpoint, ModelScript, TurnError, Turns, TypedText
-from curb_client.model.builder.typed_text import CHAT_TOPIC, TRANSCRIPTION_TOPIC
+from curb_client.protocol.contract import CHAT_TOPIC, TRANSCRIPTION_TOPIC
 from curb_client.testing import CurbCall
 from tests.e2e.conftest import until
 
