@@ -23,7 +23,7 @@ from curb_client import CurbError, __version__
 from curb_client.cli.demo_app import STEPS
 from curb_client.testing import LiveKitServerHandle
 
-__all__ = ["AGENT_COMMAND", "APP_COMMAND", "Report", "Step", "print_table", "run"]
+__all__ = ["AGENT_COMMAND", "APP_COMMAND", "Report", "Step", "ms_since", "print_table", "run"]
 
 AGENT_COMMAND = (sys.executable, "-m", "curb_client.cli.demo_agent")
 APP_COMMAND = (sys.executable, "-m", "curb_client.cli.demo_app")
@@ -91,10 +91,10 @@ def run(
         started = time.monotonic()
         with server:
             report.server = server.title
-            report.steps.append(Step("server", "running", "running", _ms_since(started)))
+            report.steps.append(Step("server", "running", "running", ms_since(started)))
             _run_call(server, report, agent_command or AGENT_COMMAND, app_command or APP_COMMAND)
     except CurbError as error:
-        report.steps.append(Step("server", "running", f"{type(error).__name__}: {error}", _ms_since(started)))
+        report.steps.append(Step("server", "running", f"{type(error).__name__}: {error}", ms_since(started)))
     return report
 
 
@@ -184,5 +184,6 @@ def print_table(report: Report) -> None:
     console.print(f"{passed} of {report.planned} steps as expected.")
 
 
-def _ms_since(started: float) -> float:
+def ms_since(started: float) -> float:
+    """Milliseconds since a reading of the monotonic clock."""
     return round((time.monotonic() - started) * 1000, 1)

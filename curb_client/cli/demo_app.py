@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-from curb_client import AgentRefusedError, AgentUnavailableError, Call, connect_agent, join
+from curb_client import AgentRefusedError, AgentUnavailableError, Call, RunnerRefusedError, connect_agent, join
 from curb_client.protocol.envelope import encode_request
 
 STEP_SECONDS = 20.0
@@ -104,11 +104,17 @@ async def _refusal(request: Awaitable[object]) -> str:
     try:
         return f"answered {_json(await request)}"
     except AgentRefusedError as error:
-        parts = [error.code]
-        parts += [f"path {error.path}"] if error.path else []
-        parts += [f"issue at {'.'.join(map(str, issue.path))}" for issue in error.issues]
-        parts += [f"{error.size} bytes, limit {error.limit}"] if error.size else []
-        return ", ".join(parts)
+        return refusal_text(error)
+
+
+def refusal_text(error: AgentRefusedError | RunnerRefusedError) -> str:
+    """The code, and what comes with it."""
+    parts = [str(getattr(error.code, "value", error.code))]
+    parts += [f"path {error.path}"] if error.path else []
+    parts += [f"issue at {'.'.join(map(str, issue.path))}" for issue in error.issues]
+    if isinstance(error, AgentRefusedError) and error.size:
+        parts.append(f"{error.size} bytes, limit {error.limit}")
+    return ", ".join(parts)
 
 
 def _filling(request_bytes: int) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from curb_client import AgentRefusedError, CurbError
-from curb_client.cli.demo import Report, Step
+from curb_client.cli.demo import Report, Step, ms_since
+from curb_client.cli.demo_app import refusal_text
 from curb_client.cli.host_demo_stage import Stage, stage_with
 from curb_client.errors import RunnerRefusedError
 from curb_client.host import RunnerClient, RunnerProcess
@@ -221,10 +222,7 @@ async def _refusal(request: Awaitable[object]) -> str:
     try:
         return f"answered {await request}"
     except (RunnerRefusedError, AgentRefusedError) as error:
-        parts = [str(getattr(error.code, "value", error.code))]
-        parts += [f"path {error.path}"] if error.path else []
-        parts += [f"issue at {'.'.join(map(str, issue.path))}" for issue in error.issues]
-        return ", ".join(parts)
+        return refusal_text(error)
 
 
 def run(server: LiveKitServerHandle) -> Report:
@@ -236,13 +234,13 @@ def run(server: LiveKitServerHandle) -> Report:
         started = time.monotonic()
         with server, tempfile.TemporaryDirectory() as directory:
             report.server = server.title
-            report.steps.append(Step("server", "running", "running", _ms_since(started)))
+            report.steps.append(Step("server", "running", "running", ms_since(started)))
             asyncio.run(_go_through(server, report, Path(directory)))
     except CurbError as error:
         if report.steps:
             report.steps.append(Step("the end", "no error", _told(error), 0.0))
         else:
-            report.steps.append(Step("server", "running", _told(error), _ms_since(started)))
+            report.steps.append(Step("server", "running", _told(error), ms_since(started)))
     return report
 
 
@@ -253,13 +251,13 @@ async def _go_through(server: LiveKitServerHandle, report: Report, directory: Pa
         environment = {"CURB_MAX_SESSIONS": "2"}
         async with RunnerProcess(RUNNER_COMMAND, environment=environment, stop_within=1.0) as process:
             got = f"ready for {process.ready.max_sessions} calls"
-            report.steps.append(Step("runner", expected, got, _ms_since(started)))
+            report.steps.append(Step("runner", expected, got, ms_since(started)))
             async with stage_with(server, process, directory / "cursor.json") as stage:
                 await _take_steps(stage, report)
     except CurbError as error:
         if len(report.steps) > 1:
             raise
-        report.steps.append(Step("runner", expected, _told(error), _ms_since(started)))
+        report.steps.append(Step("runner", expected, _told(error), ms_since(started)))
         _skip(report, "there is no runner")
 
 
@@ -272,7 +270,7 @@ async def _take_steps(stage: Stage, report: Report) -> None:
             got = str(error) or f"not done within {STEP_SECONDS:g} s"
         except Exception as error:
             got = _told(error)
-        report.steps.append(Step(name, expected, got, _ms_since(started)))
+        report.steps.append(Step(name, expected, got, ms_since(started)))
         if step in _NEEDED and got != expected:
             _skip(report, f"without {name!r} there is nothing to see; the runner said: {stage.process.output_tail(5)}")
             return
@@ -285,7 +283,3 @@ def _skip(report: Report, why: str) -> None:
 
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip()}"
-
-
-def _ms_since(started: float) -> float:
-    return round((time.monotonic() - started) * 1000, 1)

@@ -14,7 +14,7 @@ from livekit import rtc
 
 from curb_client import AgentCall, Call, CurbError, connect_room, join
 from curb_client.cli import insurance_desk
-from curb_client.cli.demo import Report, Step
+from curb_client.cli.demo import Report, Step, ms_since
 from curb_client.model import Call as ToolUse
 from curb_client.model import (
     Llm,
@@ -199,7 +199,7 @@ async def _go_through(server: LiveKitServerHandle, endpoint: ModelEndpoint, repo
                 got = f"not done within {STEP_SECONDS:g} s"
             except Exception as error:
                 got = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            report.steps.append(Step(name, expected, got, round((time.monotonic() - started) * 1000, 1)))
+            report.steps.append(Step(name, expected, got, ms_since(started)))
 
 
 @contextlib.asynccontextmanager

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from livekit.agents import Agent, AgentSession, function_tool, inference
 
-from curb_client.model import Answer, Call, ModelEndpoint, ModelScript, Rule
-
-
-@pytest.fixture
-def script() -> ModelScript:
-    return ModelScript()
-
-
-@pytest.fixture
-def endpoint(script: ModelScript) -> Iterator[ModelEndpoint]:
-    with ModelEndpoint(script) as endpoint:
-        yield endpoint
+from curb_client.model import Answer, Call, ModelEndpoint, Rule
 
 
 class Desk(Agent):
@@ -35,9 +24,9 @@ class Desk(Agent):
 
 
 @pytest.fixture
-async def session(endpoint: ModelEndpoint) -> AsyncIterator[tuple[Any, Desk]]:
+async def session(curb_model: ModelEndpoint) -> AsyncIterator[tuple[Any, Desk]]:
     desk = Desk()
-    model: Any = inference.LLM("small-1", base_url=endpoint.url, api_key="key", api_secret="secret" * 8)
+    model: Any = inference.LLM("small-1", base_url=curb_model.url, api_key="key", api_secret="secret" * 8)
     session: Any = AgentSession(llm=model, vad=None)
     await session.start(desk)
     yield session, desk
@@ -45,25 +34,23 @@ async def session(endpoint: ModelEndpoint) -> AsyncIterator[tuple[Any, Desk]]:
     await model.aclose()  # the session leaves its connections to the garbage collector
 
 
-async def test_text_and_tools(session: tuple[Any, Desk], script: ModelScript, endpoint: ModelEndpoint) -> None:
-    script.on("order", calls=[Call("find_order", {"number": "17"})])
-    script.on(after="find_order", text="It is on its way.")
+async def test_text_and_tools(session: tuple[Any, Desk], curb_model: ModelEndpoint) -> None:
+    curb_model.script.on("order", calls=[Call("find_order", {"number": "17"})])
+    curb_model.script.on(after="find_order", text="It is on its way.")
     running, desk = session
     result = await running.run(user_input="Where is my order?")
     assert desk.looked_for == ["17"]
     result.expect.contains_message(role="assistant")
-    first, second = endpoint.requests
+    first, second = curb_model.requests
     assert first.tool("find_order") is not None
     assert first.system.prompt == "You run a parcel desk."
     assert second.results[0].name == "find_order"
-    endpoint.check()
+    curb_model.check()
 
 
-async def test_a_rate_limit_is_tried_again(
-    session: tuple[Any, Desk], script: ModelScript, endpoint: ModelEndpoint
-) -> None:
-    script.rules.append(Rule(Answer(status=429), said="hello", times=1))
-    script.on("hello", text="Good morning.", delay=0.1)
+async def test_a_rate_limit_is_tried_again(session: tuple[Any, Desk], curb_model: ModelEndpoint) -> None:
+    curb_model.script.rules.append(Rule(Answer(status=429), said="hello", times=1))
+    curb_model.script.on("hello", text="Good morning.", delay=0.1)
     running, _ = session
     await running.run(user_input="hello")
-    assert [recorded.status for recorded in endpoint.recorded] == [429, 200]
+    assert [recorded.status for recorded in curb_model.recorded] == [429, 200]

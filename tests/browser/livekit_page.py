@@ -97,14 +97,19 @@ async def call_of(tab: LiveKitPage, stage: Stage) -> AsyncIterator[Peer]:
         yield agent
 
 
-async def open_livekit_page(context: BrowserContext, site: Site, version: str) -> LiveKitPage:
-    """A page, which has joined no room yet."""
+def put_livekit_client(site: Site, version: str) -> None:
+    """The script of this version, on the site as ``/livekit-client-{version}.js``."""
     bundle = FOLDER / "node_modules" / f"livekit-client-{version}" / "dist" / "livekit-client.umd.js"
     if not bundle.is_file():
         if os.environ.get("CI"):
             pytest.fail(INSTALL)
         pytest.skip(INSTALL)
     site.put(f"/livekit-client-{version}.js", bundle)
+
+
+async def open_livekit_page(context: BrowserContext, site: Site, version: str) -> LiveKitPage:
+    """A page, which has joined no room yet."""
+    put_livekit_client(site, version)
     site.put("/caller.js", FOLDER / "caller.js")
     url = site.page(f"/caller-{version}.html", scripts=(f"/livekit-client-{version}.js", "/caller.js"))
     page = await context.new_page()

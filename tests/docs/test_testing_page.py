@@ -56,23 +56,27 @@ def check_output(wanted: str, output: str) -> None:
 )
 def test_the_page_from_top_to_bottom(tmp_path: Path, curb_livekit: LiveKitServerHandle) -> None:
     shutil.copytree(ROOT / "examples", tmp_path, dirs_exist_ok=True)
-    env = environment(curb_livekit)
+    assert execute(BLOCKS, tmp_path, environment(curb_livekit)) > 5
+
+
+def execute(blocks: list[re.Match[str]], folder: Path, env: dict[str, str]) -> int:
+    """Commands are run, files are written, what is shown is looked for in the output; returns how many were run."""
     output = ""
     executed = 0
-    for block in BLOCKS:
+    for block in blocks:
         kind, text = block["kind"], block["text"]
         if block["golden"]:
             continue
         if kind == "sh":
-            output = "".join(run(command, tmp_path, env) for command in text.splitlines())
+            output = "".join(run(command, folder, env) for command in text.splitlines())
             executed += 1
         elif kind == "text":
             check_output(text, output)
         else:
             name = FILE_NAME.match(text)
             assert name, f"a block of the page has no file's name in its first line:\n{text}"
-            (tmp_path / name[1]).write_text(text, encoding="utf-8")
-    assert executed > 5
+            (folder / name[1]).write_text(text, encoding="utf-8")
+    return executed
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block["golden"]], ids=lambda block: block["golden"])

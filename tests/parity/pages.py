@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
-import pytest
 from playwright.async_api import BrowserContext
 
 from curb_client import static
-from tests.browser.livekit_page import FOLDER as BROWSER_FOLDER
-from tests.browser.livekit_page import INSTALL
+from tests.browser.livekit_page import put_livekit_client
 from tests.browser.site import Site
 from tests.parity.apps import FOLDER, PAGE_SCRIPT, PageApps
 
@@ -22,12 +18,7 @@ EXPECTED = "DataChannel error|WebSocket connection to|resume failed|error sendin
 
 async def open_apps(context: BrowserContext, site: Site, version: str) -> PageApps:
     """Apps in a page with this version of livekit-client, which loads scripts by tags."""
-    bundle = BROWSER_FOLDER / "node_modules" / f"livekit-client-{version}" / "dist" / "livekit-client.umd.js"
-    if not bundle.is_file():
-        if os.environ.get("CI"):
-            pytest.fail(INSTALL)
-        pytest.skip(INSTALL)
-    site.put(f"/livekit-client-{version}.js", bundle)
+    put_livekit_client(site, version)
     site.put("/curb-client.js", static.script_path())
     site.put("/app.js", FOLDER / "app.js")
     site.put("/apps.js", PAGE_SCRIPT)

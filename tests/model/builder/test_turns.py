@@ -1,7 +1,6 @@
 """Turns against the scripted endpoint, with the official client in between."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from curb_client.model import (
     Call,
     Llm,
     ModelEndpoint,
-    ModelScript,
     Rule,
     Skill,
     Tool,
@@ -24,62 +22,51 @@ from curb_client.model.builder.turn import MAX_REQUESTS
 from curb_client.protocol.types import LlmSettings
 
 
-@pytest.fixture
-def script() -> ModelScript:
-    return ModelScript()
-
-
-@pytest.fixture
-def endpoint(script: ModelScript) -> Iterator[ModelEndpoint]:
-    with ModelEndpoint(script) as endpoint:
-        yield endpoint
-
-
 def core_with(*tools: Tool) -> AgentCore[None]:
     return AgentCore("You run a parcel desk.", None, [Skill("/hours", "Hours", "For the hours.", lambda _: tools)])
 
 
-def turns(core: AgentCore[Any], endpoint: ModelEndpoint, **options: Any) -> Turns:
-    return Turns(core, Llm("m", endpoint.url), **options)
+def turns(core: AgentCore[Any], curb_model: ModelEndpoint, **options: Any) -> Turns:
+    return Turns(core, Llm("m", curb_model.url), **options)
 
 
-async def test_tools_are_run_until_there_is_a_reply(script: ModelScript, endpoint: ModelEndpoint) -> None:
+async def test_tools_are_run_until_there_is_a_reply(curb_model: ModelEndpoint) -> None:
     ran: list[Any] = []
     core = core_with(Tool("look", "Looks.", ran.append))
-    script.on("hours", text="Let me see.", calls=[Call("read_skill", {"skill": "/hours"})])
-    script.on(after="read_skill", calls=[Call("look"), Call("look")])
-    script.on(after="look", text="All day, and 24 hours on Mondays.")
+    curb_model.script.on("hours", text="Let me see.", calls=[Call("read_skill", {"skill": "/hours"})])
+    curb_model.script.on(after="read_skill", calls=[Call("look"), Call("look")])
+    curb_model.script.on(after="look", text="All day, and 24 hours on Mondays.")
     pieces: list[str] = []
-    async with turns(core, endpoint) as running:
+    async with turns(core, curb_model) as running:
         reply = await running.run("Your hours?", on_text=pieces.append)
     assert reply == "Let me see.\nAll day, and 24 hours on Mondays."
     assert "".join(pieces) == reply.replace("\n", "")
     assert ran == [{}, {}]
-    assert len(endpoint.requests) == 3
-    assert [request.problems for request in endpoint.requests] == [[], [], []]
-    assert_prefix_stable(endpoint.requests)
+    assert len(curb_model.requests) == 3
+    assert [request.problems for request in curb_model.requests] == [[], [], []]
+    assert_prefix_stable(curb_model.requests)
 
 
-async def test_a_turn_that_is_skipped(script: ModelScript, endpoint: ModelEndpoint) -> None:
-    script.on("hm", calls=[Call("skip_turn")])
-    async with turns(core_with(), endpoint) as running:
+async def test_a_turn_that_is_skipped(curb_model: ModelEndpoint) -> None:
+    curb_model.script.on("hm", calls=[Call("skip_turn")])
+    async with turns(core_with(), curb_model) as running:
         assert await running.run("hm") is None
-    assert len(endpoint.requests) == 1
+    assert len(curb_model.requests) == 1
 
 
-async def test_a_call_that_is_ended(script: ModelScript, endpoint: ModelEndpoint) -> None:
-    script.on("bye", text="Goodbye.", calls=[Call("end_call")])
+async def test_a_call_that_is_ended(curb_model: ModelEndpoint) -> None:
+    curb_model.script.on("bye", text="Goodbye.", calls=[Call("end_call")])
     core = AgentCore("x", None, is_voice=True)
-    async with turns(core, endpoint) as running:
+    async with turns(core, curb_model) as running:
         assert await running.run("bye") == "Goodbye."
     assert core.is_over
 
 
-async def test_turns_wait_for_each_other(script: ModelScript, endpoint: ModelEndpoint) -> None:
-    script.on("one", text="first", delay=0.2)
-    script.on("two", text="second")
+async def test_turns_wait_for_each_other(curb_model: ModelEndpoint) -> None:
+    curb_model.script.on("one", text="first", delay=0.2)
+    curb_model.script.on("two", text="second")
     core = core_with()
-    async with turns(core, endpoint) as running:
+    async with turns(core, curb_model) as running:
         replies = await asyncio.gather(running.run("one"), running.run("two"))
     assert list(replies) == ["first", "second"]
     assert [message["content"] for message in core.transcript] == ["one", "first", "two", "second"]
@@ -94,22 +81,20 @@ class TestTrouble:
             (Answer("late", delay=30), "did not finish its answer within 1 s"),
         ],
     )
-    async def test_the_model_gives_no_answer(
-        self, answer: Answer, message: str, script: ModelScript, endpoint: ModelEndpoint
-    ) -> None:
-        script.rules.append(Rule(answer, said="hello"))
-        script.on("again", text="Yes?")
+    async def test_the_model_gives_no_answer(self, answer: Answer, message: str, curb_model: ModelEndpoint) -> None:
+        curb_model.script.rules.append(Rule(answer, said="hello"))
+        curb_model.script.on("again", text="Yes?")
         core = core_with()
-        async with turns(core, endpoint, timeout=1) as running:
+        async with turns(core, curb_model, timeout=1) as running:
             with pytest.raises(TurnError, match=message):
                 await running.run("hello")
             assert await running.run("again") == "Yes?"
         assert [entry["content"] for entry in core.transcript] == ["hello", "again", "Yes?"]
 
-    async def test_a_model_that_calls_tools_without_an_end(self, script: ModelScript, endpoint: ModelEndpoint) -> None:
-        script.on("hello", calls=[Call("nothing")])
-        script.on(after="*", calls=[Call("nothing")])
-        async with turns(core_with(), endpoint) as running:
+    async def test_a_model_that_calls_tools_without_an_end(self, curb_model: ModelEndpoint) -> None:
+        curb_model.script.on("hello", calls=[Call("nothing")])
+        curb_model.script.on(after="*", calls=[Call("nothing")])
+        async with turns(core_with(), curb_model) as running:
             with pytest.raises(TurnError, match=f"called tools in {MAX_REQUESTS} requests"):
                 await running.run("hello")
 

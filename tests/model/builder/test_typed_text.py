@@ -2,29 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from curb_client.model import AgentCore, Llm, ModelEndpoint, ModelScript, TurnError, Turns, TypedText
+from curb_client.model import AgentCore, Llm, ModelEndpoint, TurnError, Turns, TypedText
 from curb_client.protocol.contract import CHAT_TOPIC, TRANSCRIPTION_TOPIC
 from curb_client.testing import CurbCall
 from tests.e2e.conftest import until
 
 SECONDS = 30
-
-
-@pytest.fixture
-def script() -> ModelScript:
-    return ModelScript()
-
-
-@pytest.fixture
-def endpoint(script: ModelScript) -> Iterator[ModelEndpoint]:
-    with ModelEndpoint(script) as endpoint:
-        yield endpoint
 
 
 class Caller:
@@ -76,20 +65,20 @@ async def marker(call: CurbCall, caller: Caller) -> None:
 
 
 @asynccontextmanager
-async def desk(call: CurbCall, endpoint: ModelEndpoint) -> AsyncIterator[tuple[Caller, Outcomes]]:
+async def desk(call: CurbCall, curb_model: ModelEndpoint) -> AsyncIterator[tuple[Caller, Outcomes]]:
     outcomes = Outcomes()
     agent = call.agent
     async with call.join("typist") as room:
         await call.joined()
         core = AgentCore("You run a parcel desk.", None)
-        async with Turns(core, Llm("m", endpoint.url)) as turns, TypedText(agent, turns, on_turn=outcomes.add):
+        async with Turns(core, Llm("m", curb_model.url)) as turns, TypedText(agent, turns, on_turn=outcomes.add):
             yield Caller(room), outcomes
 
 
-async def test_what_is_typed_is_answered(curb_call: CurbCall, script: ModelScript, endpoint: ModelEndpoint) -> None:
-    script.on("hello", text="Good morning.")
-    script.on("hours", text="All day. " * 400)
-    async with desk(curb_call, endpoint) as (caller, _):
+async def test_what_is_typed_is_answered(curb_call: CurbCall, curb_model: ModelEndpoint) -> None:
+    curb_model.script.on("hello", text="Good morning.")
+    curb_model.script.on("hours", text="All day. " * 400)
+    async with desk(curb_call, curb_model) as (caller, _):
         await caller.type("hello")
         text, attributes = await caller.whole_reply()
         assert text == "Good morning."
@@ -99,33 +88,31 @@ async def test_what_is_typed_is_answered(curb_call: CurbCall, script: ModelScrip
         assert await caller.reply() == "All day. " * 400
 
 
-async def test_texts_are_answered_in_their_order(
-    curb_call: CurbCall, script: ModelScript, endpoint: ModelEndpoint
-) -> None:
-    script.on("0", text="0", delay=0.2)
+async def test_texts_are_answered_in_their_order(curb_call: CurbCall, curb_model: ModelEndpoint) -> None:
+    curb_model.script.on("0", text="0", delay=0.2)
     for number in range(1, 6):
-        script.on(str(number), text=str(number))
-    async with desk(curb_call, endpoint) as (caller, _):
+        curb_model.script.on(str(number), text=str(number))
+    async with desk(curb_call, curb_model) as (caller, _):
         for number in range(6):
             await caller.type(str(number))
         assert [await caller.reply() for _ in range(6)] == list("012345")
 
 
-async def test_nobody_is_answered_on_hold(curb_call: CurbCall, script: ModelScript, endpoint: ModelEndpoint) -> None:
-    script.on("hello", text="Good morning.")
-    async with desk(curb_call, endpoint) as (caller, outcomes):
+async def test_nobody_is_answered_on_hold(curb_call: CurbCall, curb_model: ModelEndpoint) -> None:
+    curb_model.script.on("hello", text="Good morning.")
+    async with desk(curb_call, curb_model) as (caller, outcomes):
         curb_call.agent.set_on_hold(True)
         await caller.type("anybody there?")
         await marker(curb_call, caller)
         curb_call.agent.set_on_hold(False)
         await caller.type("hello")
         assert await outcomes.next() == ("hello", "Good morning.", None)
-    assert len(endpoint.requests) == 1
+    assert len(curb_model.requests) == 1
 
 
-async def test_agents_are_not_answered(curb_call: CurbCall, script: ModelScript, endpoint: ModelEndpoint) -> None:
-    script.on("hello", text="Good morning.")
-    async with desk(curb_call, endpoint) as (caller, outcomes), curb_call.join("other-agent", kind="agent") as other:
+async def test_agents_are_not_answered(curb_call: CurbCall, curb_model: ModelEndpoint) -> None:
+    curb_model.script.on("hello", text="Good morning.")
+    async with desk(curb_call, curb_model) as (caller, outcomes), curb_call.join("other-agent", kind="agent") as other:
         await until(lambda: "other-agent" in curb_call.agent.room.remote_participants)  # unannounced, it is a client
         intruder = Caller(other)
         await marker(curb_call, intruder)
@@ -136,11 +123,11 @@ async def test_agents_are_not_answered(curb_call: CurbCall, script: ModelScript,
 
 
 async def test_a_turn_that_fails_is_logged_and_the_next_one_answered(
-    curb_call: CurbCall, script: ModelScript, endpoint: ModelEndpoint, caplog: pytest.LogCaptureFixture
+    curb_call: CurbCall, curb_model: ModelEndpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
-    script.on("broken", status=400, error="out of order")
-    script.on("hello", text="Good morning.")
-    async with desk(curb_call, endpoint) as (caller, outcomes):
+    curb_model.script.on("broken", status=400, error="out of order")
+    curb_model.script.on("hello", text="Good morning.")
+    async with desk(curb_call, curb_model) as (caller, outcomes):
         with caplog.at_level(logging.ERROR, "curb_client.model"):
             await caller.type("broken")
             text, reply, error = await outcomes.next()
