@@ -68,7 +68,7 @@ class Burst:
         for _ in range(20):
             try:
                 answer = await self._client.ask("double", {"n": number}, message_id=f"m-{number}", timeout=3)
-            except rtc.RpcError:
+            except (rtc.RpcError, AgentUnavailableError):
                 self.retries += 1
             else:
                 assert answer == expected(number)
@@ -92,7 +92,7 @@ class Burst:
         """Returns when everything that was begun has ended."""
         self._going_on = False
         await asyncio.wait_for(asyncio.gather(*self._senders), 10)
-        await asyncio.wait_for(asyncio.gather(*self.asks, *self.sent), 30)
+        await asyncio.wait_for(asyncio.gather(*self.asks, *self.sent), 60)
 
 
 async def carries(source: rtc.Room, destination: rtc.Room) -> bool:

@@ -71,6 +71,8 @@ class Participant:
         self.is_dead = False
         """Whether a fault has killed it: nothing that it may still say is heard."""
         self._socket: SignalSocket | None = None
+        self._client_closes = False
+        """Told to begin another session: a client that also sees the connection close may resume the old one."""
         self._last_signal = time.monotonic()
 
     def __repr__(self) -> str:
@@ -355,6 +357,7 @@ class Participant:
     def start_anew(self, reason: models.DisconnectReason) -> None:
         """Has the client come back in another session."""
         self.tell_leave(reason, rtc.LeaveRequest.RECONNECT)
+        self._client_closes = True
         self.room.remove(self, reason, told=False)
 
     def die(self) -> None:
@@ -374,11 +377,12 @@ class Participant:
         self.info.disconnect_reason = reason
         self.context.journal.write(f"{self!r} left: {models.DisconnectReason.Name(reason)}")
         socket, self._socket = self._socket, None
-        if socket is not None:
+        if socket is not None and not self._client_closes:
             socket.close()
         self.context.spawn(self._end_transport(socket))
 
     async def _end_transport(self, socket: SignalSocket | None) -> None:
         if socket is not None:  # a client whose transport ends before it knows why would try to get it back
             await socket.wait_until_ended(0.5)
+            socket.close()
         await self.transport.close()
