@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from livekit import api
+from livekit import api, rtc
 
 from curb_client import AgentProcessError, AgentRefusedError, join
 from curb_client.testing import LiveKitServerHandle, livekit_server
@@ -24,6 +24,7 @@ from curb_client.testing.agent_process import (
 )
 
 WORKER = str(Path(__file__).with_name("worker.py"))
+SPEAKING_WORKER = str(Path(__file__).with_name("speaking_worker.py"))
 
 
 @pytest.fixture(scope="module", params=["embedded", "server"])
@@ -37,8 +38,8 @@ def room() -> str:
     return f"agents-{uuid.uuid4().hex[:8]}"
 
 
-def worker(server: LiveKitServerHandle, *name: str) -> AgentProcess:
-    return AgentProcess([sys.executable, WORKER, *name], environment=worker_environment(server))
+def worker(server: LiveKitServerHandle, *name: str, program: str = WORKER) -> AgentProcess:
+    return AgentProcess([sys.executable, program, *name], environment=worker_environment(server))
 
 
 async def agents_in(server: LiveKitServerHandle, room: str) -> list[str]:
@@ -58,6 +59,31 @@ async def test_a_dispatched_worker_answers_the_caller(server: LiveKitServerHandl
         assert (await call.agent.update({"tts": {"voice": "calm"}})).tts.voice == "calm"
         with pytest.raises(AgentRefusedError, match="no_handler"):
             await call.agent.send("nobody-listens")
+
+
+async def test_a_session_that_publishes_audio(server: LiveKitServerHandle, room: str) -> None:
+    async with (
+        worker(server, "speaks", program=SPEAKING_WORKER) as process,
+        join(server.url, server.token("caller", room)) as call,
+    ):
+        said: asyncio.Queue[str] = asyncio.Queue()
+
+        async def keep(reader: rtc.TextStreamReader) -> None:
+            said.put_nowait(await reader.read_all())
+
+        reading: list[asyncio.Task[None]] = []
+        call.room.register_text_stream_handler(
+            "lk.transcription", lambda reader, identity: reading.append(asyncio.ensure_future(keep(reader)))
+        )
+        await dispatch_worker(server, room, "speaks", process, within=60)
+        await wait_until_agent_answers(process, call.agent, within=30)
+        spoken = await call.agent.ask("say", {"text": "Good morning.", "seconds": 0.5}, timeout=30)
+        assert spoken == {"interrupted": False}
+        assert await asyncio.wait_for(said.get(), 10) == "Good morning."
+        agent = call.room.remote_participants[call.agent.presence.identity or ""]
+        tracks = [(each.kind, each.source, each.name) for each in agent.track_publications.values()]
+        assert tracks == [(rtc.TrackKind.KIND_AUDIO, rtc.TrackSource.SOURCE_MICROPHONE, "roomio_audio")]
+        assert agent.attributes["lk.agent.state"] == "listening"
 
 
 @pytest.mark.parametrize("name", ["quotes", ""], ids=["named", "unnamed"])

@@ -184,12 +184,17 @@ class Stage:
         return self._api
 
     async def join(
-        self, identity: str, prepare: Callable[[Member], None] = lambda member: None, **token: Any
+        self,
+        identity: str,
+        prepare: Callable[[Member], None] = lambda member: None,
+        options: rtc.RoomOptions | None = None,
+        **token: Any,
     ) -> Member:
         """A new member; ``prepare`` gets it before it connects."""
         member = Member(rtc.Room())
         prepare(member)
-        await sdk.connect(self.server.url, self.server.token(identity, self.room, **token), room=member.room)
+        access = self.server.token(identity, self.room, **token)
+        await sdk.connect(self.server.url, access, room=member.room, options=options)
         self._stack.push_async_callback(sdk.disconnect, member.room)
         return member
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from livekit import rtc
 
 from tests.conformance.stage import Json, Stage, entry, outcome, until
 
 
-def microphone() -> tuple[rtc.LocalAudioTrack, rtc.TrackPublishOptions]:
-    track = rtc.LocalAudioTrack.create_audio_track("voice", rtc.AudioSource(48_000, 1))
+def microphone(name: str = "voice") -> tuple[rtc.LocalAudioTrack, rtc.TrackPublishOptions]:
+    track = rtc.LocalAudioTrack.create_audio_track(name, rtc.AudioSource(48_000, 1))
     return track, rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
 
 
@@ -28,6 +30,31 @@ async def audio(stage: Stage) -> Json:
         "a newcomer knows": known,
         "left over": [len(member.track_publications) for member in (bob.local, alice.room.remote_participants["bob"])],
     }
+
+
+@entry
+async def subscribers(stage: Stage) -> Json:
+    """Who publishes hears of the first subscriber: of who takes everything, and of who asked for this track."""
+    bob = await stage.join("bob")
+    heard: list[str] = []
+    bob.room.on("local_track_subscribed", lambda track: heard.append(track.name))
+    dave = await stage.join("dave", options=rtc.RoomOptions(auto_subscribe=False))
+    await stage.acquaint(bob, dave)
+    await bob.local.publish_track(*microphone("asked for"))
+    await until(lambda: dave.told("published"))
+    await asyncio.sleep(1)
+    unasked = list(heard)
+    seen = dave.remote("bob")
+    assert seen is not None
+    for publication in seen.track_publications.values():
+        publication.set_subscribed(True)
+    await until(lambda: heard)
+    asked = list(heard)
+    alice = await stage.join("alice")
+    await until(lambda: alice.remote("bob"))
+    await bob.local.publish_track(*microphone("taken"))
+    await until(lambda: "taken" in heard)
+    return {"unasked": unasked, "asked": asked, "with one who takes all": heard}
 
 
 @entry

@@ -195,6 +195,8 @@ class Join:
     """Of the participant to go on with; may be empty."""
     offer: rtc.SessionDescription | None
     tracks: tuple[rtc.AddTrackRequest, ...]
+    subscribes: bool
+    """To every track, unless it says otherwise later."""
 
 
 def read_join(token: str, query: Mapping[str, str], key: ApiKey, *, wrapped: bool) -> Join:
@@ -226,6 +228,7 @@ def read_join(token: str, query: Mapping[str, str], key: ApiKey, *, wrapped: boo
         sid=request.participant_sid,
         offer=request.publisher_offer if has_offer else None,
         tracks=tuple(request.add_track_requests),
+        subscribes=request.connection_settings.auto_subscribe,
     )
 
 
@@ -278,6 +281,7 @@ def _from_query(query: Mapping[str, str]) -> rtc.JoinRequest:
         client_info=client,
         reconnect=query.get("reconnect") in ("1", "true"),
         participant_sid=query.get("sid", ""),
+        connection_settings=rtc.ConnectionSettings(auto_subscribe=query.get("auto_subscribe", "1") in ("1", "true")),
     )
     if query.get("attributes"):
         request.participant_attributes.update(_attributes(query["attributes"]))

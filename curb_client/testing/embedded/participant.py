@@ -18,7 +18,7 @@ from curb_client.testing.embedded.fault_table import Who
 from curb_client.testing.embedded.joins import Claims, Join, sign
 from curb_client.testing.embedded.routing import LOSSY, RELIABLE, Routed
 from curb_client.testing.embedded.signal_socket import SignalSocket
-from curb_client.testing.embedded.tracks import Tracks
+from curb_client.testing.embedded.tracks import Subscriptions, Tracks
 from curb_client.testing.embedded.transport import Transport
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class Participant:
             capabilities=join.client.capabilities,
         )
         self.tracks = Tracks()
+        self.subscriptions = Subscriptions(join.subscribes)
         self.timers = Timers()
         self.transport = Transport(context.udp, self, context.journal)
         self.transport.ice.owner = self.who
@@ -280,6 +281,11 @@ class Participant:
         self.info.tracks.extend(self.tracks.infos)
         self.info.is_publisher = self.info.is_publisher or bool(self.info.tracks)
         self.room.updates.changed(self)
+        self.room.tell_of_subscribers()
+
+    def subscribes_to(self, sid: str) -> bool:
+        """Whether it would receive this track, if there were media."""
+        return self.is_active and self.info.permission.can_subscribe and self.subscriptions.include(sid)
 
     # Data
 
@@ -291,6 +297,7 @@ class Participant:
         self.watch_transport()
         self._data.open()
         self.room.updates.changed(self)
+        self.room.tell_of_subscribers()
 
     def message_in(self, label: str, data: bytes) -> None:
         if self.is_closed or label not in (RELIABLE, LOSSY):

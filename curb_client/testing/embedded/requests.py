@@ -115,6 +115,11 @@ def _mute(participant: Participant, request: rtc.MuteTrackRequest) -> None:
         participant.tracks_changed()
 
 
+def _subscription(participant: Participant, update: rtc.UpdateSubscription) -> None:
+    participant.subscriptions.change(update)
+    participant.room.tell_of_subscribers()
+
+
 def _publish_data_track(participant: Participant, request: rtc.PublishDataTrackRequest) -> None:
     response = rtc.RequestResponse(
         publish_data_track=request,
@@ -180,6 +185,7 @@ _HANDLERS: Final[dict[str | None, Callable[[Participant, Any], None]]] = {
     "update_metadata": _update_metadata,
     "add_track": add_track,
     "mute": _mute,
+    "subscription": _subscription,
     "publish_data_track_request": _publish_data_track,
     "sync_state": _sync_state,
     "simulate": _simulate,

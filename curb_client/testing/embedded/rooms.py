@@ -22,6 +22,9 @@ __all__ = ["Room", "RoomWatcher", "Rooms"]
 PING_INTERVAL: Final = 5
 PING_TIMEOUT: Final = 15
 """Seconds; what clients are told to keep."""
+SUBSCRIPTION_TAKES: Final = 0.05
+"""Seconds. Where media flow, a subscription takes longer; a client that hears of one at once has not yet noted its
+own track."""
 
 
 class Room:
@@ -146,6 +149,21 @@ class Room:
         self.updates.close()
         self._rooms.discard(self)
         self._context.journal.write(f"room {self.info.name} closed: {models.DisconnectReason.Name(reason)}")
+
+    # Tracks
+
+    def tell_of_subscribers(self) -> None:
+        """Tells publishers, once of each track, that somebody subscribed to it: an agent does not speak before."""
+        self._timers.set("subscribers", SUBSCRIPTION_TAKES, self._tell_of_subscribers)
+
+    def _tell_of_subscribers(self) -> None:
+        everybody = list(self.participants.values())
+        for publisher in everybody:
+            others = [each for each in everybody if each is not publisher]
+            for sid in publisher.tracks.without_subscriber():
+                if any(each.subscribes_to(sid) for each in others):
+                    publisher.tracks.subscribed.add(sid)
+                    publisher.signal_out(rtc.SignalResponse(track_subscribed=rtc.TrackSubscribed(track_sid=sid)))
 
     # Data
 

@@ -9,7 +9,7 @@ from livekit.protocol import models, rtc
 
 from curb_client.testing.embedded.sdp import Offer, Section
 
-__all__ = ["Tracks"]
+__all__ = ["Subscriptions", "Tracks"]
 
 _PREFIXES: Final = {
     models.TrackSource.CAMERA: "TR_VC",
@@ -28,11 +28,17 @@ class Tracks:
         """By the client's own id."""
         self._published: dict[str, models.TrackInfo] = {}
         """By the section that carries them, its mid."""
+        self.subscribed: set[str] = set()
+        """The sids of those whose publisher knows that somebody subscribed to them."""
 
     @property
     def infos(self) -> list[models.TrackInfo]:
         """Those that the others are told of."""
         return list(self._published.values())
+
+    def without_subscriber(self) -> list[str]:
+        """The sids of those whose publisher has not been told of a subscriber."""
+        return [info.sid for info in self.infos if info.sid not in self.subscribed]
 
     def knows(self, sid: str) -> bool:
         """Whether there is such a track, published or about to be."""
@@ -71,7 +77,7 @@ class Tracks:
         sending = {section.mid: section for section in offer.sections if section.sends}
         gone = [mid for mid in self._published if mid not in sending]
         for mid in gone:
-            del self._published[mid]
+            self.subscribed.discard(self._published.pop(mid).sid)
         changed = bool(gone)
         for mid, section in sending.items():
             if mid not in self._published and (info := self._take_pending(section)) is not None:
@@ -101,4 +107,25 @@ class Tracks:
         infos = self.infos
         self._published.clear()
         self._pending.clear()
+        self.subscribed.clear()
         return infos
+
+
+class Subscriptions:
+    """The tracks of others that one participant wants: no media come of it, but a publisher waits to hear of it."""
+
+    def __init__(self, to_all: bool) -> None:
+        self._to_all = to_all
+        self._exceptions: set[str] = set()
+
+    def change(self, update: rtc.UpdateSubscription) -> None:
+        """Takes over what a client says of some tracks."""
+        sids = {*update.track_sids, *(sid for each in update.participant_tracks for sid in each.track_sids)}
+        if update.subscribe == self._to_all:
+            self._exceptions -= sids
+        else:
+            self._exceptions |= sids
+
+    def include(self, sid: str) -> bool:
+        """Whether this track is among them."""
+        return (sid in self._exceptions) != self._to_all
