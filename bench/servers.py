@@ -1,8 +1,9 @@
 """The embedded server against livekit-server: what a test costs on each, and an ask; interleaved.
 
-A test is: a server up, the app and the agent join, an ask, all down. "up" for livekit-server is the start of its
-program, since that is what a test of its own costs there; "kept" is the same test on a server that was up before and
-stays up. The clients, and the embedded server, are in this process, as they are in tests.
+A test is: a server up, the app and the agent join (at once, as with the ``curb_call`` fixture), an ask, all down. "up"
+for livekit-server is the start of its program, since that is what a test of its own costs there; "kept" is the same
+test on a server that was up before and stays up. The clients, and the embedded server, are in this process, as they
+are in tests.
 
 For each join the SDK runs ``lsb_release -a`` and ``getconf``, to name the system that it runs on: 20 to 40 ms where
 they are installed, on either server. "bare" is the same where they are not, as in slim images.
@@ -10,6 +11,7 @@ they are installed, on either server. "bare" is the same where they are not, as 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import random
@@ -42,18 +44,20 @@ Measure = Callable[[], Awaitable[float]]
 async def call_on(server: LiveKitServerHandle) -> AsyncIterator[Call]:
     """An app's call with an agent that echoes."""
     room = f"bench-{uuid.uuid4().hex[:8]}"
-    async with (
-        join(server.url, server.token("app", room)) as call,
-        connect_room(server.url, server.token("agent", room, kind="agent")) as agents,
-        AgentCall(agents) as agent,
-    ):
+    app = join(server.url, server.token("app", room))
+    other = connect_room(server.url, server.token("agent", room, kind="agent"))
+    call, agents = await asyncio.gather(app.__aenter__(), other.__aenter__())
+    try:
+        async with AgentCall(agents) as agent:
 
-        @agent.on_message("echo")
-        def echo(payload: Any, meta: RequestMeta) -> Any:
-            return payload
+            @agent.on_message("echo")
+            def echo(payload: Any, meta: RequestMeta) -> Any:
+                return payload
 
-        await agent.ready()
-        yield call
+            await agent.ready()
+            yield call
+    finally:
+        await asyncio.gather(other.__aexit__(None, None, None), app.__aexit__(None, None, None))
 
 
 async def kept_test(server: LiveKitServerHandle) -> float:
