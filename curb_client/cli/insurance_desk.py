@@ -1,10 +1,11 @@
 """The agent of ``curb-client model-demo``: an insurance desk that opens claims for policies that it checked, and for
 no others, whatever the caller says.
 
-It runs on its own too: ``python -m curb_client.cli.insurance_desk``.
+It answers typed text, with a model behind OpenAI's interface: OPENAI_BASE_URL, OPENAI_API_KEY, MODEL. A host runs it
+with ``curb-client runner curb_client.cli.insurance_desk:agent``; it runs on its own too, with LIVEKIT_URL and
+LIVEKIT_TOKEN of an agent: ``python -m curb_client.cli.insurance_desk``.
 
-Needs `pip install 'curb-client[model]'`, LIVEKIT_URL and LIVEKIT_TOKEN of an agent, and a model behind OpenAI's
-interface: OPENAI_BASE_URL, OPENAI_API_KEY, MODEL. It answers typed text.
+Needs `pip install 'curb-client[model]'`.
 """
 
 import asyncio
@@ -16,9 +17,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from curb_client import AgentCall, RequestMeta, connect_room
+from curb_client.host import CallContext, HostedAgent
 from curb_client.model import AgentCore, Instruction, Llm, Skill, Tool, Turns, TypedText
+from curb_client.protocol.settings import Adjustable
 
 POLICIES = {"4711": "household", "0815": "car"}
+ADJUSTABLE: Adjustable = {"client": ["llm"]}
 
 
 @dataclass
@@ -96,11 +100,23 @@ async def serve(call: AgentCall, llm: Llm) -> None:
         await asyncio.Event().wait()
 
 
+def llm_of_environment() -> Llm:
+    own = os.environ.get
+    return Llm(own("MODEL", "small"), own("OPENAI_BASE_URL"), own("OPENAI_API_KEY", "none"))
+
+
+async def answer(call: AgentCall, context: CallContext) -> None:
+    await serve(call, llm_of_environment())
+
+
+agent = HostedAgent(answer, settings=settings_with(llm_of_environment()), adjustable=ADJUSTABLE)
+
+
 async def main() -> None:
-    llm = Llm(os.environ["MODEL"], os.environ.get("OPENAI_BASE_URL"), os.environ["OPENAI_API_KEY"])
+    llm = llm_of_environment()
     async with (
         connect_room(os.environ["LIVEKIT_URL"], os.environ["LIVEKIT_TOKEN"]) as room,
-        AgentCall(room, settings=settings_with(llm), adjustable={"client": ["llm"]}) as call,
+        AgentCall(room, settings=settings_with(llm), adjustable=ADJUSTABLE) as call,
     ):
         await serve(call, llm)
 

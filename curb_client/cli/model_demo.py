@@ -209,7 +209,7 @@ async def _stage(server: LiveKitServerHandle, endpoint: ModelEndpoint) -> AsyncI
     replies: asyncio.Queue[str] = asyncio.Queue()
     async with (
         connect_room(server.url, agent_token) as room,
-        AgentCall(room, settings=insurance_desk.settings_with(llm), adjustable={"client": ["llm"]}) as agent,
+        AgentCall(room, settings=insurance_desk.settings_with(llm), adjustable=insurance_desk.ADJUSTABLE) as agent,
         join(server.url, token) as call,
     ):
         reading: set[asyncio.Task[None]] = set()

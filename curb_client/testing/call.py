@@ -128,6 +128,32 @@ class CurbCall(CallRoom):
         except TimeoutError:
             raise self._failure(f"could not say {text!r}: LiveKit did not take it within {within:g} s") from None
 
+    async def expect_said(self, text: object = ANYTHING, *, within: float = EXPECT_SECONDS) -> str:
+        """Returns what an agent says next that fits, said already or yet to be said: the words of its speech, or its
+        answer to typed text, as LiveKit's transcriptions give them (the text stream topic ``lk.transcription``).
+
+        Args:
+            text: the words, or a function that says whether some fit.
+            within: seconds.
+
+        Raises:
+            ExpectationError: it did not say that in time; it tells what it said.
+        """
+        __tracebackhide__ = True
+        deadline = time.monotonic() + check_timeout(within, default=EXPECT_SECONDS)
+        assert self.client is not None
+        assert self._hearing is not None
+        while (said := self._hearing.take(text)) is None:
+            self._check_client()
+            left = deadline - time.monotonic()
+            if left <= 0 or self._ended_process():
+                wanted = "anything" if text is ANYTHING else shortened(text)
+                others = "".join(f"\n  {shortened(each)}" for each in self._hearing.texts)
+                so_far = f"; what was said:{others}" if others else ""
+                raise self._failure(f"nobody said {wanted} within {within:g} s{so_far}")
+            await self._mailbox.wait(min(left, _LOOK_AGAIN_SECONDS))
+        return said
+
     def _check_client(self) -> None:
         """Whoever expects a message must be in the room to get it."""
         __tracebackhide__ = True

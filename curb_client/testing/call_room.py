@@ -29,7 +29,8 @@ from curb_client.testing.agent_process import (
     worker_environment,
 )
 from curb_client.testing.expectations import Mailbox, WatchedClient
-from curb_client.testing.recorder import Recorder
+from curb_client.testing.hearing import Hearing
+from curb_client.testing.recorder import Recorder, shortened
 from curb_client.testing.scripted import ScriptedAgent
 from curb_client.testing.server import LiveKitAddress, LiveKitServerHandle, no_faults
 from curb_client.testing.tokens import TokenOptions
@@ -73,6 +74,7 @@ class CallRoom:
         self._agent_options = agent_options
         self._client: WatchedClient | None = None
         self._client_room: rtc.Room | None = None
+        self._hearing: Hearing | None = None
         self._agent: AgentCall | None = None
         self._joining: dict[str, asyncio.Task[None]] = {}
         self._processes: list[AgentProcess] = []
@@ -119,6 +121,7 @@ class CallRoom:
                 self._mailbox, CLIENT_IDENTITY, agent_identity=self._agent_identity, trace=self.recorder
             )
             self._client.attach(self._client_room)
+            self._hearing = Hearing(self._client_room, self._has_heard)
             self._start(CLIENT_IDENTITY, self._join_client(self._client, self._client_room))
         return self._client
 
@@ -267,6 +270,10 @@ class CallRoom:
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # asked for when it matters
         self._joining[identity] = task
 
+    def _has_heard(self, text: str) -> None:
+        self._tracer.step("note", detail=f"{CLIENT_IDENTITY} hears {shortened(text)}")
+        self._mailbox.wake()
+
     async def _join_client(self, client: AgentClient, room: rtc.Room) -> None:
         try:
             await connect(self.url, self.token(CLIENT_IDENTITY), room=room)
@@ -306,7 +313,8 @@ class CallRoom:
         if self._joining:
             await asyncio.wait(self._joining.values(), timeout=_CLOSE_SECONDS)
         rooms: list[rtc.Room] = []
-        if self._client is not None and self._client_room is not None:
+        if self._client is not None and self._client_room is not None and self._hearing is not None:
+            self._hearing.close()
             await self._client.aclose()
             rooms.append(self._client_room)
         if self._agent is not None:

@@ -138,6 +138,32 @@ async def test_typed_text_reaches_the_agent(livekit: LiveKitServerHandle) -> Non
         await until(lambda: said == [("caller", "hello there")])
 
 
+async def test_what_an_agent_says_is_expected(livekit: LiveKitServerHandle) -> None:
+    async with CurbCall(livekit) as call:
+        assert call.client is not None
+        await call.joined()
+
+        async def says(text: str, **attributes: str) -> None:
+            room = call.agent.room
+            await room.local_participant.send_text(text, topic="lk.transcription", attributes=attributes)
+
+        @call.agent.on_message("greet")
+        async def greet(payload: Any, meta: Any) -> None:
+            await says("Good", **{"lk.transcription_final": "false"})
+            await says("Good morning.", **{"lk.transcription_final": "true"})
+            await says("How are you?")
+
+        await call.client.send("greet")
+        assert await call.expect_said("How are you?") == "How are you?"
+        with pytest.raises(
+            ExpectationError, match=r'(?s)nobody said "Bye." within 0.3 s; what was said:\n  "Good morning."'
+        ):
+            await call.expect_said("Bye.", within=0.3)
+        assert await call.expect_said(lambda text: text.startswith("Good")) == "Good morning."
+        with pytest.raises(ExpectationError, match=r"nobody said anything within 0\.3 s"):
+            await call.expect_said(within=0.3)
+
+
 async def test_saying_something_to_nobody_fails_in_time(livekit: LiveKitServerHandle) -> None:
     async with CurbCall(livekit) as call:
         assert call.client.presence.state is AgentState.UNCONNECTED
