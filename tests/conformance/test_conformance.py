@@ -21,8 +21,11 @@ async def test_livekit_server_does_what_it_did_when_the_record_was_made(curb_liv
     recorded = read_versions()["livekit-server"]
     if curb_livekit.version != recorded:
         pytest.skip(f"the record is of livekit-server {recorded}, the one chosen is {curb_livekit.version}")
+    record = read_record()
     found = await run_script(curb_livekit)
-    assert "\n".join(surprises(differences(read_record(), found), {})) == ""
+    for name in {path.split("/")[0] for path in differences(record, found)}:  # on a busy machine it loses connections
+        found.update(await run_script(curb_livekit, only=name))
+    assert "\n".join(surprises(differences(record, found), {})) == ""
 
 
 def test_what_differs_is_named_by_its_path() -> None:
