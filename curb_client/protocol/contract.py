@@ -26,6 +26,7 @@ MAX_KEY_LENGTH: Final = 256  # [S] UTF-16 units when sending, code points when r
 MAX_ID_LENGTH: Final = 128  # [S] characters
 MAX_REQUEST_BYTES: Final = 15 * 1024  # [S] of the JSON text of an RPC payload
 MAX_REFUSAL_DATA_BYTES: Final = 15 * 1024  # LiveKit cuts an RPC error's data there
+MAX_CODE_LENGTH: Final = 256  # characters; LiveKit cuts an RPC error's message there
 MAX_SAFE_INTEGER: Final = 2**53 - 1  # beyond it a JavaScript peer reads another number
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # [I] of an agent's message, as a client takes it
 MAX_OPEN_BYTES: Final = 16 * 1024 * 1024  # [I] of an agent's messages that are not whole yet, together

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from curb_client.errors import AgentRefusedError, InvalidKeyError, InvalidPayloadError, InvalidReplyError, UsageError
 from curb_client.protocol.contract import (
     LIVEKIT_RESERVED_NUMBERS,
+    MAX_CODE_LENGTH,
     MAX_ID_LENGTH,
     MAX_KEY_LENGTH,
     MAX_REFUSAL_DATA_BYTES,
@@ -246,7 +247,11 @@ def decode_refusal(number: int, message: str, data: str | None) -> AgentRefusedE
 
 
 def _looks_like_a_code(message: str) -> bool:
-    return message[:1].isalpha() and all(c == "_" or (c.isascii() and (c.islower() or c.isdigit())) for c in message)
+    return (
+        len(message) <= MAX_CODE_LENGTH
+        and message[:1].isalpha()
+        and all(c == "_" or (c.isascii() and (c.islower() or c.isdigit())) for c in message)
+    )
 
 
 # Agent to client

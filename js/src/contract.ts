@@ -9,6 +9,12 @@ export const AGENT_KIND = 4;
 export const MAX_KEY_LENGTH = 256;
 export const MAX_ID_LENGTH = 128;
 export const MAX_REQUEST_BYTES = 15_360;
+export const MAX_MESSAGE_BYTES = 4_194_304;
+/** Of messages that are not whole yet, together. */
+export const MAX_OPEN_BYTES = 16_777_216;
+export const MAX_OPEN_MESSAGES = 1024;
+/** Of messages that no handler took, each counted by its key. */
+export const MAX_COUNTED_KEYS = 1024;
 export const MAX_DEPTH = 200;
 export const MAX_TIMEOUT_MS = 86_400_000;
 
@@ -29,6 +35,8 @@ export type RefusalCode =
   | "invalid_settings"
   | "payload_too_large";
 
-/** As a pattern: the codes that count whatever the number of the RPC error. */
-export const KNOWN_CODE =
-  /^(no_handler|invalid_payload|handler_failed|not_adjustable|invalid_settings|payload_too_large)$/;
+/** The codes that count whatever the number of the RPC error. */
+export const KNOWN_CODE = /^(no_handler|handler_failed|not_adjustable|payload_too_large|invalid_(payload|settings))$/;
+
+/** What a code of a later version looks like; LiveKit cuts an RPC error's message at 256 bytes. */
+export const LIKE_A_CODE = /^[a-z][a-z\d_]{0,255}$/;

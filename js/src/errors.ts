@@ -54,7 +54,7 @@ export class AgentRefusedError extends CurbError {
   /** What is wrong with the payload or the settings; may be empty. */
   declare readonly issues: readonly Issue[];
   /** With `not_adjustable`: the first setting that may not be changed, dotted. */
-  declare readonly path?: string;
+  declare readonly path?: string | undefined;
   declare readonly size?: number;
   declare readonly limit?: number;
 }

@@ -8,12 +8,8 @@ type Path = readonly (string | number)[];
 /** With the flag u, halves of a pair do not match: what is found stands alone. */
 export const LONE_SURROGATE = /[\ud800-\udfff]/u;
 
-/** A path as people write it: `items[2].name`; the value itself is `payload`. */
-export const pathText = (path: Path): string =>
-  path.reduce<string>(
-    (text, step) => (typeof step === "number" ? `${text}[${step}]` : text ? `${text}.${step}` : step),
-    "",
-  ) || "payload";
+/** A path as people write it: `items.2.name`. */
+export const pathText = (path: Path, whole: string): string => path.join(".") || whole;
 
 /**
  * The value as compact JSON text. What has a `toJSON` is written as that says, like a Date; undefined properties are
@@ -22,29 +18,31 @@ export const pathText = (path: Path): string =>
  * Throws `InvalidPayloadError`: NaN or infinity, a lone surrogate, a whole number beyond 2^53-1, a cycle, more than 200
  * levels, or what JSON has no form for (undefined in an array, a function, BigInt, Map, Promise …).
  */
-export function encodeJson(given: unknown, path: Path = []): string {
-  // biome-ignore lint/suspicious/noExplicitAny: everything about it is looked up
-  let value = given as any;
-  if (typeof value?.toJSON === "function" && typeof value === "object") value = value.toJSON();
-  const kind = value === null ? "null" : typeof value;
-  const refuse = (what: string, shown = path): never => {
-    throw new InvalidPayloadError(`${pathText(shown)} ${what}`, { path });
-  };
+export const encodeJson = (given: unknown): string => {
+  /** Copies of the objects and arrays around the value: each is new, so one that contains itself just gets deep. */
+  const around: unknown[] = [];
+  const path: (string | number)[] = [];
 
-  if (kind === "string") {
-    const at = value.search(LONE_SURROGATE);
-    return at < 0 ? JSON.stringify(value) : refuse(`has a lone surrogate at character ${at}; remove it`);
-  }
-  if (kind === "number" && Number.isInteger(value) && !Number.isSafeInteger(value))
-    refuse(`is ${value}, beyond 2^53-1; send it as text`);
-  if (kind === "null" || kind === "boolean" || Number.isFinite(value)) return `${value}`;
+  return JSON.stringify(given, function (this: unknown, key: string, value) {
+    const refuse = (what: string): never => {
+      throw new InvalidPayloadError(`${pathText(path.slice(0, 9), "payload")} ${what}`, { path });
+    };
+    const depth = around.indexOf(this) + 1;
+    const inArray = Array.isArray(this);
+    around.length = depth;
+    path.length = depth;
+    if (depth) path[depth - 1] = inArray ? +key : key;
 
-  const tag = Object.prototype.toString.call(value).slice(8, -1);
-  if (kind !== "object" || !/^(Object|Array)$/.test(tag))
-    refuse(`is ${kind === "number" ? value : tag}, which JSON has no form for`);
-  if (path.length >= MAX_DEPTH) refuse(`… is deeper than ${MAX_DEPTH} levels (or contains itself)`, path.slice(0, 3));
-  if (tag === "Array") return `[${Array.from(value, (item, index) => encodeJson(item, [...path, index]))}]`;
-  return `{${Object.keys(value)
-    .filter((name) => value[name] !== undefined)
-    .map((name) => `${encodeJson(name, [...path, name])}:${encodeJson(value[name], [...path, name])}`)}}`;
-}
+    if (value === undefined && depth && !inArray) return;
+    const isNumber = typeof value === "number";
+    const tag = isNumber ? value : Object.prototype.toString.call(value).slice(8, -1);
+    if (LONE_SURROGATE.test(key) || (tag === "String" && LONE_SURROGATE.test(value)))
+      refuse("has a lone surrogate; remove it");
+    if (isNumber ? !(Number.isSafeInteger(value) || value % 1) : !/^(Object|Array|String|Boolean|Null)$/.test(tag))
+      refuse(`is ${tag}, beyond JSON (whole numbers: to 2^53-1)`);
+    if (!/^[OA]/.test(tag)) return value;
+    if (depth >= MAX_DEPTH) refuse(`… is over ${MAX_DEPTH} levels deep`);
+    around.push((value = tag === "Array" ? [...value] : { ...value }));
+    return value;
+  });
+};

@@ -2,65 +2,48 @@
 
 import { OVERTAKE_MS } from "./contract.js";
 
-export interface Delivery<T> {
-  message: T;
-  /** Messages that started after it were handed out before it. */
-  late: boolean;
-}
-
 interface Stream<T> {
-  state: "open" | "done" | "overtaken";
-  message?: T | undefined;
-  /** Since when a later message has been complete. */
-  since: number;
+  done_?: true;
+  message_?: T | undefined;
+  timer_?: ReturnType<typeof setTimeout>;
 }
 
 /**
- * One sender's streams. A complete message waits for the streams before it, each for at most `patience` milliseconds
- * after the first later message was complete; a stream overtaken like that is delivered late if it completes after all.
+ * One sender's streams: the returned function starts one, and returns what ends it, with its message or without. A
+ * message waits for the streams before it, each for at most `patience` milliseconds after the first later message was
+ * complete; a stream overtaken like that is delivered late if it completes after all.
+ *
+ * @param deliver called with each message; `late`: messages that started after it were delivered before it.
  */
-export function inOrder<T>(patience: number = OVERTAKE_MS) {
+export const inOrder = <T>(deliver: (message: T, late?: true) => void, patience: number = OVERTAKE_MS) => {
   let queue: Stream<T>[] = [];
 
-  const ready = (): Delivery<T>[] => {
-    const deliveries: Delivery<T>[] = [];
-    while (queue[0]?.state === "done") {
-      const { message } = queue.shift() as Stream<T>;
-      if (message) deliveries.push({ message, late: false });
+  const flush = (): void => {
+    while (queue[0]?.done_) {
+      const { message_ } = queue.shift() as Stream<T>;
+      if (message_) deliver(message_);
     }
-    return deliveries;
   };
 
-  return {
-    timer: undefined as ReturnType<typeof setTimeout> | undefined,
+  return () => {
+    const stream: Stream<T> = {};
+    queue.push(stream);
 
-    start(): Stream<T> {
-      const stream: Stream<T> = { state: "open", since: Infinity };
-      queue.push(stream);
-      return stream;
-    },
-
-    /** The stream is complete, or will never be; what can be handed out now. */
-    end(stream: Stream<T>, message: T | undefined, now: number): Delivery<T>[] {
-      if (stream.state === "overtaken") return message ? [{ message, late: true }] : [];
-      stream.state = "done";
-      stream.message = message;
+    return (message: T | undefined): void => {
+      clearTimeout(stream.timer_);
+      stream.done_ = true;
+      stream.message_ = message;
+      const place = queue.indexOf(stream);
       if (message)
-        for (const earlier of queue.slice(0, queue.indexOf(stream))) earlier.since = Math.min(earlier.since, now);
-      return ready();
-    },
-
-    /** What can be handed out because the streams before it have had their time. */
-    overtake(now: number): Delivery<T>[] {
-      queue = queue.filter((stream) => {
-        if (stream.state === "open" && now >= stream.since + patience) stream.state = "overtaken";
-        return stream.state !== "overtaken";
-      });
-      return ready();
-    },
-
-    /** When to call `overtake`; Infinity while nothing waits for an earlier stream. */
-    deadline: (): number =>
-      Math.min(...queue.map(({ state, since }) => (state === "open" ? since : Infinity))) + patience,
+        if (place < 0) deliver(message, true);
+        else
+          for (const earlier of queue.slice(0, place))
+            if (!earlier.done_)
+              earlier.timer_ ??= setTimeout(() => {
+                queue = queue.filter((one) => one !== earlier);
+                flush();
+              }, patience);
+      flush();
+    };
   };
-}
+};

@@ -2,12 +2,11 @@
 
 export interface TextReader {
   readonly info: object;
-  [Symbol.asyncIterator](): { next(): Promise<IteratorResult<string>>; return?(): Promise<unknown> };
+  [Symbol.asyncIterator](): AsyncIterator<string>;
 }
 
 export interface RemoteParticipantLike {
   readonly identity: string;
-  readonly sid?: string | undefined;
   readonly kind: number;
   readonly attributes: Readonly<Record<string, string>>;
 }
@@ -35,41 +34,35 @@ export interface RoomLike {
   off(event: any, listener: any): unknown;
 }
 
-/** What the server last said of a participant, which neither SDK shows whole. */
-interface ParticipantInfo {
-  state?: number;
-  joinedAt?: bigint;
-  joinedAtMs?: bigint;
+/** What the SDKs do not show, or only one of them does. */
+interface Hidden {
+  /** What the server last said of a participant: livekit-client's, rtc-node's. */
+  participantInfo?: { state?: number; joinedAt?: bigint; joinedAtMs?: bigint };
+  info?: Hidden["participantInfo"];
+  /** A room's: livekit-client's, rtc-node's. */
+  state?: string;
+  isConnected?: boolean;
+  /** A stream's: livekit-client's, rtc-node's. */
+  id?: string;
+  streamId?: string;
 }
 
-const infoOf = (participant: object): ParticipantInfo | undefined => {
-  const { participantInfo, info } = participant as { participantInfo?: ParticipantInfo; info?: ParticipantInfo };
-  return participantInfo ?? info;
-};
+const infoOf = (participant: object): Hidden["participantInfo"] =>
+  (participant as Hidden).participantInfo ?? (participant as Hidden).info;
 
-/** Also while it reconnects. livekit-client has a text `state`, rtc-node `isConnected`. */
-export const isConnected = (room: object): boolean => {
-  const { state, isConnected } = room as { state?: string; isConnected?: boolean };
-  return isConnected ?? (state !== "disconnected" && state !== "connecting");
-};
+/** Also while it reconnects. */
+export const isConnected = (room: object): boolean =>
+  (room as Hidden).isConnected ?? !/^(dis|connecting)/.test((room as Hidden).state as string);
 
 /**
  * Whether the participant can receive data; a request sent to it earlier would fail after seven seconds. livekit-client
  * tells of a participant before it has its info.
  */
-export const isActive = (participant: object): boolean => {
-  const { state = 2 } = infoOf(participant) ?? { state: 0 };
-  return state === 2;
-};
+export const isActive = (participant: object): boolean => infoOf(participant)?.state === 2;
 
 /** Comparable within a room. */
-export const joinedAt = (participant: object): number => {
-  const info = infoOf(participant);
-  return Number(info?.joinedAtMs || info?.joinedAt || Infinity);
-};
+export const joinedAt = (participant: object): number =>
+  Number(infoOf(participant)?.joinedAtMs || infoOf(participant)?.joinedAt || Infinity);
 
-/** A stream's id: `id` in livekit-client, `streamId` in rtc-node. */
-export const streamId = ({ info }: TextReader): string => {
-  const { id, streamId } = info as { id?: string; streamId?: string };
-  return id ?? streamId ?? "";
-};
+/** A stream's id. */
+export const streamId = ({ info }: TextReader): string => (info as Hidden).id ?? (info as Hidden).streamId ?? "";

@@ -51,11 +51,13 @@ export interface MessageCounts {
   malformed: number;
   /** Streams that broke or stopped before their end. */
   incomplete: number;
+  /** Larger than 4 MiB, or begun while 1,024 messages or 16 MiB of them were not whole yet. */
+  overLimit: number;
   /** From somebody who is not the agent. */
   foreign: number;
   /** Handed out after messages that were sent later. */
   late: number;
-  /** Whole messages that no handler took, by key. */
+  /** Whole messages that no handler took, by key; after 1,024 keys the others together, under `""`. */
   unhandled: Map<string, number>;
 }
 
@@ -89,9 +91,7 @@ export interface RequestOptions extends CallOptions {
   messageId?: string | undefined;
 }
 
-export interface ListenOptions<T> {
-  /** Checks each payload and gives its type; what does not fit is reported and not handed out. */
-  schema?: StandardSchema<T> | undefined;
+export interface ListenOptions {
   /** Aborted: the listening ends. */
   signal?: AbortSignal | undefined;
 }
@@ -115,35 +115,10 @@ export interface AgentClient {
    * agent said no; `AgentUnavailableError` when no agent took it in time; `InvalidReplyError`; `ClosedError`; and
    * LiveKit's own `RpcError` when LiveKit could not carry it (1502: no answer in time, 1503: disconnected).
    */
-  ask<T>(key: string, payload: unknown, options: RequestOptions & { schema: StandardSchema<T> }): Promise<T>;
   ask<T = unknown>(key: string, payload?: unknown, options?: RequestOptions): Promise<T>;
 
   /** Handle the agent's messages with this key; returns what ends that. */
-  on<T = unknown>(
-    key: string,
-    handler: MessageHandler<T>,
-    options: ListenOptions<T> & { schema: StandardSchema<T> },
-  ): () => void;
-  on(key: string, handler: MessageHandler, options?: ListenOptions<unknown>): () => void;
-
-  /**
-   * The agent's messages with this key from this call on, for one `for await`; they wait in memory until then. Ends when
-   * the client is closed or the loop is left, throws the signal's reason when aborted and `AgentUnavailableError` when
-   * the room is lost.
-   */
-  messages<T = unknown>(
-    key: string,
-    options?: ListenOptions<T>,
-  ): AsyncGenerator<[payload: T, meta: MessageMeta], void, void>;
-
-  /**
-   * The payload of the agent's next message with this key; listens from the call on, not from the await, so an answer
-   * that overtakes its request's reply is not missed. The default time is 10 s.
-   *
-   * Rejects with `MessageTimeoutError`, `InvalidReplyError`, `AgentUnavailableError` (room lost) or `ClosedError`.
-   * A rejection that nobody awaits is not reported as unhandled.
-   */
-  waitFor<T = unknown>(key: string, options?: CallOptions & { schema?: StandardSchema<T> | undefined }): Promise<T>;
+  on(key: string, handler: MessageHandler, options?: ListenOptions): () => void;
 
   /** Change settings of the call, all or nothing; resolves with those in force. Rejects with what `ask` does. */
   update(settings: SessionUpdate, options?: CallOptions): Promise<EffectiveSettings>;

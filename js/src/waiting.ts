@@ -1,5 +1,8 @@
 /** Every wait has a deadline, ends when its signal is aborted, and leaves nothing behind. */
 
+import { AGENT_WAIT_MS, MAX_TIMEOUT_MS } from "./contract.js";
+import { InvalidTimeoutError } from "./errors.js";
+
 export const now = (): number => performance.now();
 
 type Resolve<T> = (value: T | PromiseLike<T>) => void;
@@ -9,32 +12,32 @@ type Reject = (reason: unknown) => void;
  * A promise that `start` settles, now or later, or `late` when `ms` are over, or the signal's reason when it is aborted.
  * What `start` returns is called at the end. Without `late` it resolves at the end of the time.
  */
-export function within<T>(
+export const within = <T>(
   ms: number,
   signal: AbortSignal | undefined,
   start: (resolve: Resolve<T>, reject: Reject) => (() => void) | undefined,
   late?: () => Error,
-): Promise<T> {
-  let abort = () => {};
+): Promise<T> => {
   let timer: ReturnType<typeof setTimeout>;
+  let abort = () => {};
   let stop: (() => void) | undefined;
   return new Promise<T>((resolve, reject) => {
     signal?.throwIfAborted();
-    abort = () => reject((signal as AbortSignal).reason);
+    abort = () => reject(signal?.reason);
     signal?.addEventListener("abort", abort);
-    timer = setTimeout(() => (late ? reject(late()) : resolve(undefined as T)), ms);
+    timer = setTimeout(() => (late ? reject(late()) : (resolve as () => void)()), ms);
     stop = start(resolve, reject);
   }).finally(() => {
     clearTimeout(timer);
     signal?.removeEventListener("abort", abort);
     stop?.();
   });
-}
+};
 
-/** Puts the item last; the returned function takes it out. */
-export const addTo = <T>(all: Set<T>, item: T): (() => void) => {
-  all.add(item);
-  return () => all.delete(item);
+/** The time in milliseconds, 10 s by default. Throws `InvalidTimeoutError`. */
+export const checkTimeout = (ms: number = AGENT_WAIT_MS): number => {
+  if (typeof ms === "number" && ms >= 0 && ms <= MAX_TIMEOUT_MS) return ms;
+  throw new InvalidTimeoutError(`timeoutMs must be 0 to ${MAX_TIMEOUT_MS}, not ${ms}`);
 };
 
 /** Where the platform's uncaught errors go. */

@@ -5,17 +5,18 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { z } from "zod";
 import {
   type AgentClient,
-  type AgentRefusedError,
   type AgentUnavailableError,
-  ClosedError,
   connectAgent,
+  fit,
   InvalidReplyError,
   isAgentRefusedError,
   isAgentUnavailableError,
-  isCurbError,
   isRpcError,
+  messages,
   type SessionUpdate,
+  waitFor,
 } from "../src/index.js";
+import { ending } from "./ending.js";
 import { FakeRoom, type Participant, participant, refusal } from "./fakeRoom.js";
 
 let room: FakeRoom;
@@ -35,17 +36,6 @@ afterEach(() => {
 
 const after = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 const never = () => new Promise<string>(() => {});
-
-/** How a promise ended, and when. */
-const ending = <T>(promise: Promise<T>) => {
-  const started = performance.now();
-  const end: { value?: T; error?: unknown; ms?: number } = {};
-  promise.then(
-    (value) => Object.assign(end, { value, ms: performance.now() - started }),
-    (error) => Object.assign(end, { error, ms: performance.now() - started }),
-  );
-  return end;
-};
 
 test("a message, as it travels, and its reply", async () => {
   room.join();
@@ -96,13 +86,14 @@ test.each([1402, 1500, 1501, 1502, 1503, 1504])("LiveKit's own error %d is passe
 test("a reply that is none, or does not fit the schema", async () => {
   room.join();
   const schema = z.object({ price: z.number() });
-  expect(await client.ask("quote", { price: 12, more: 1 }, { schema })).toEqual({ price: 12 });
-  const wrong = await client.ask("quote", { price: "12" }, { schema }).catch((error) => error);
+  expect(await fit(schema, client.ask("quote", { price: 12, more: 1 }))).toEqual({ price: 12 });
+  const wrong = await fit(schema, client.ask("quote", { price: "12" })).catch((error) => error);
   expect(wrong).toBeInstanceOf(InvalidReplyError);
   expect(wrong).toMatchObject({ reply: { price: "12" }, issues: [{ path: ["price"] }] });
-  expect(wrong.message).toMatch(/^the reply to "quote" does not fit: price: /);
+  expect(wrong.message).toMatch(/^what the agent sent does not fit: price: /);
   room.answer = () => "ok";
   await expect(client.ask("quote")).rejects.toMatchObject({ name: "InvalidReplyError", reply: "ok" });
+  await expect(fit(schema, client.ask("quote"))).rejects.toMatchObject({ reply: "ok" });
 });
 
 test("settings are changed, and those in force returned", async () => {
@@ -123,16 +114,16 @@ const cyclic: { self?: unknown } = {};
 cyclic.self = [cyclic];
 
 test.each([
-  ["a function", { a: [() => 1] }, ["a", 0], "a[0] is Function"],
+  ["a function", { a: [() => 1] }, ["a", 0], "a.0 is Function"],
   ["BigInt", { n: 1n }, ["n"], "n is BigInt"],
-  ["a symbol", [Symbol("s")], [0], "[0] is Symbol"],
-  ["undefined in an array", [undefined], [0], "[0] is Undefined"],
+  ["a symbol", [Symbol("s")], [0], "0 is Symbol"],
+  ["undefined in an array", [undefined], [0], "0 is Undefined"],
   ["a Map", { m: new Map() }, ["m"], "m is Map"],
   ["a promise that was not awaited", Promise.resolve(1), [], "payload is Promise"],
   ["bytes", { b: new Uint8Array(1) }, ["b"], "b is Uint8Array"],
   ["NaN", { n: Number.NaN }, ["n"], "n is NaN"],
-  ["2^53", { n: 2 ** 53 }, ["n"], "n is 9007199254740992, beyond 2^53-1"],
-  ["half a pair", { t: "ok\udd1e" }, ["t"], "t has a lone surrogate at character 2"],
+  ["2^53", { n: 2 ** 53 }, ["n"], "n is 9007199254740992, beyond JSON (whole numbers: to 2^53-1)"],
+  ["half a pair", { t: "ok\udd1e" }, ["t"], "t has a lone surrogate"],
 ])("a payload with %s is named by its path, and nothing is sent", async (_, payload, path, text) => {
   room.join();
   for (const call of [client.ask("k", payload), client.send("k", payload), client.update(payload as SessionUpdate)]) {
@@ -146,7 +137,7 @@ test.each([
 test("a cycle ends, and says so", async () => {
   await expect(client.ask("k", cyclic)).rejects.toMatchObject({
     name: "InvalidPayloadError",
-    message: expect.stringContaining("self[0].self … is deeper than 200 levels (or contains itself)"),
+    message: expect.stringMatching(/^self\.0\.self.* … is over 200 levels deep/),
   });
 });
 
@@ -169,19 +160,19 @@ test.each(["", "k".repeat(257), "😀".repeat(129), "ab\ud800", 7, null, undefin
   "the key %j is refused",
   async (given) => {
     const key = given as string;
-    for (const call of [() => client.ask(key), () => client.send(key), () => client.waitFor(key)])
+    for (const call of [() => client.ask(key), () => client.send(key), () => waitFor(client, key)])
       await expect(call()).rejects.toMatchObject({
         name: "InvalidKeyError",
         message: expect.stringMatching(/^key .*256/),
       });
-    for (const call of [() => client.on(key, () => {}), () => client.messages(key)])
+    for (const call of [() => client.on(key, () => {}), () => messages(client, key)])
       expect(call).toThrow(expect.objectContaining({ name: "InvalidKeyError" }));
   },
 );
 
 test.each([-1, Number.NaN, Infinity, 86_400_001, "3", true, null])("the time %j is refused", async (given) => {
   const options = { timeoutMs: given as number };
-  for (const call of [client.ask("k", {}, options), client.update({}, options), client.waitFor("k", options)])
+  for (const call of [client.ask("k", {}, options), client.update({}, options), waitFor(client, "k", options)])
     await expect(call).rejects.toMatchObject({
       name: "InvalidTimeoutError",
       message: expect.stringMatching(/^timeoutMs/),
@@ -196,7 +187,7 @@ test.each(["", "i".repeat(129), "\ud834", 3])("the id %j is refused", async (mes
 });
 
 test("a handler that is no function is refused", () => {
-  expect(() => client.on("k", "show" as never)).toThrow('the handler of "k" is no function');
+  expect(() => client.on("k", "show" as never)).toThrow("handler must be a function");
 });
 
 // Time
@@ -210,7 +201,7 @@ test("a call waits for the agent, ten seconds by default", async () => {
   expect(isAgentUnavailableError(error)).toBe(true);
   expect(error).toMatchObject({
     state: "absent",
-    message: expect.stringContaining("is it in this room?"),
+    message: expect.stringContaining("is it in the room?"),
   });
   expect(late.ms).toBeCloseTo(10_000, -2);
 
@@ -269,7 +260,7 @@ test("an agent that has not registered its methods is asked again, and said so a
   const given = ending(client.ask("quote", {}, { timeoutMs: 1_000 }));
   await after(1_000);
   expect(given.error).toMatchObject({ name: "AgentUnavailableError", state: "active" });
-  expect((given.error as Error).message).toContain("not registered this RPC method");
+  expect((given.error as Error).message).toContain("it has no such method yet");
   expect(client.presence.state).toBe("active");
 });
 
@@ -279,8 +270,8 @@ test("an agent that joined and is not active gets no request, until it is", asyn
   const asked = ending(client.ask("quote", 1));
   await after(1_000);
   expect(room.requests).toEqual([]);
-  agent.participantInfo.state = 2; // without an event, as before livekit-client 2.13
-  await after(300);
+  agent.participantInfo.state = 2; // without an event, as before livekit-client 2.13, and in rtc-node
+  await after(1_000);
   expect(asked.value).toBe(1);
 });
 
@@ -290,11 +281,28 @@ test("an agent is seen to become active without an event and without a request",
   const agent = room.join({ ...participant(), participantInfo: undefined } as unknown as Participant);
   expect(states).toEqual(["joined"]); // livekit-client tells of a participant before it has its info
   agent.participantInfo = { state: 1, joinedAtMs: 1n };
-  await after(300);
+  await after(1_500);
   expect(states).toEqual(["joined"]);
   agent.participantInfo.state = 2;
-  await after(300);
+  await after(1_000);
   expect(states).toEqual(["joined", "active"]);
+});
+
+test("events alone show each step of an agent: nothing else is looked at meanwhile", async () => {
+  const states: string[] = [];
+  client.onPresence(({ state }) => states.push(state));
+  const timers = vi.getTimerCount();
+  const agent = participant("agent", { participantInfo: undefined as never });
+  room.join(agent);
+  agent.participantInfo = { state: 2, joinedAtMs: 1n }; // as livekit-client does, after its event
+  await Promise.resolve();
+  expect(states).toEqual(["joined", "active"]);
+  expect(vi.getTimerCount(), "no timer runs").toBe(timers);
+  agent.attributes["curb.ready"] = "1";
+  room.happens("participantAttributesChanged");
+  room.leave();
+  expect(states).toEqual(["joined", "active", "ready", "absent"]);
+  expect(vi.getTimerCount()).toBe(timers);
 });
 
 test("a disconnect ends requests at once: LiveKit alone would wait for the time-out", async () => {
@@ -335,10 +343,12 @@ test("an aborted call rejects with the signal's reason, at every stage", async (
   await expect(client.ask("quote", {}, { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
   const stop = new AbortController();
   const { signal } = stop;
-  const waiting = [client.ask("k", {}, { signal }), client.update({}, { signal }), client.waitFor("k", { signal })].map(
-    ending,
-  );
-  const reading = ending(client.messages("k", { signal }).next());
+  const waiting = [
+    client.ask("k", {}, { signal }),
+    client.update({}, { signal }),
+    waitFor(client, "k", { signal }),
+  ].map(ending);
+  const reading = ending(messages(client, "k", { signal }).next());
   stop.abort(reason);
   await after(0);
   expect([...waiting, reading].map(({ error }) => error)).toEqual([reason, reason, reason, reason]);
@@ -353,59 +363,4 @@ test("an aborted call rejects with the signal's reason, at every stage", async (
   await after(0);
   expect(asked.error).toBe(reason);
   expect(vi.getTimerCount(), "no timer stays").toBe(0);
-});
-
-// One client a room
-
-test("a room takes one client, also of another copy of the package", () => {
-  expect(() => connectAgent(room)).toThrow(expect.objectContaining({ name: "RoomInUseError" }));
-  client.close();
-  client.close();
-  const next = connectAgent(room);
-  client.close();
-  expect(() => connectAgent(room)).toThrow("has a client already");
-  next.close();
-
-  const foreign = new FakeRoom() as FakeRoom & { [mark: symbol]: unknown };
-  foreign[Symbol.for("curb-client")] = true;
-  expect(() => connectAgent(foreign)).toThrow("has a client already");
-});
-
-test("a room whose topic is taken is left as it was", () => {
-  const taken = new FakeRoom();
-  taken.registerTextStreamHandler("curb.message", () => {});
-  expect(() => connectAgent(taken)).toThrow("another text stream handler for curb.message");
-  expect(taken.listening).toBe(1);
-  taken.unregisterTextStreamHandler("curb.message");
-  connectAgent(taken).close();
-});
-
-test("closing ends what waits, and what is called afterwards", async () => {
-  room.join();
-  room.answer = never;
-  const asked = ending(client.ask("quote"));
-  const form = ending(client.waitFor("form"));
-  const reading = ending(client.messages("form").next());
-  await after(10);
-  client.close();
-  await after(0);
-  expect(asked.error).toBeInstanceOf(ClosedError);
-  expect(form.error).toBeInstanceOf(ClosedError);
-  expect(reading.value).toEqual({ done: true, value: undefined });
-  for (const call of [client.ask("quote"), client.waitFor("form"), client.update({})])
-    await expect(call).rejects.toBeInstanceOf(ClosedError);
-  expect(() => client.on("form", () => {})).toThrow(ClosedError);
-  expect(vi.getTimerCount()).toBe(0);
-});
-
-test("errors are known by their name, whichever realm or copy they are of", () => {
-  const other = { name: "AgentRefusedError", code: "no_handler", message: "no_handler" } as AgentRefusedError;
-  expect(isAgentRefusedError(other)).toBe(true);
-  expect(isAgentUnavailableError(other)).toBe(false);
-  expect(isCurbError(new ClosedError("closed"), "ClosedError")).toBe(true);
-  for (const none of [undefined, null, "text", new Error("no"), new DOMException("no", "AbortError")]) {
-    expect(isAgentRefusedError(none)).toBe(false);
-    expect(isRpcError(none)).toBe(false);
-  }
-  expect(isRpcError(other)).toBe(false);
 });

@@ -19,10 +19,9 @@ let visits = 0;
 
 export const participant = (identity = "agent", given: Partial<Participant> = {}): Participant => ({
   identity,
-  sid: `PA_${++visits}`,
   kind: 4,
   attributes: {},
-  participantInfo: { state: 2, joinedAtMs: BigInt(visits) },
+  participantInfo: { state: 2, joinedAtMs: BigInt(++visits) },
   ...given,
 });
 
@@ -49,7 +48,11 @@ export class Stream implements TextReader {
     return this;
   }
 
-  [Symbol.asyncIterator]() {
+  get unread(): number {
+    return this.parts.length;
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<string> {
     return {
       next: async (): Promise<IteratorResult<string>> => {
         while (!this.parts[0])

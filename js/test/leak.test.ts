@@ -1,7 +1,7 @@
 /** A client that was closed can be collected while its room lives on. */
 
 import { expect, test } from "vitest";
-import { type AgentClient, connectAgent } from "../src/index.js";
+import { type AgentClient, connectAgent, messages, waitFor } from "../src/index.js";
 import { FakeRoom } from "./fakeRoom.js";
 
 const collected = async (reference: WeakRef<object>): Promise<boolean> => {
@@ -16,8 +16,8 @@ const use = async (room: FakeRoom, signal: AbortSignal, close: boolean): Promise
   const client = connectAgent(room);
   client.on("form", () => client, { signal });
   client.onPresence(() => client);
-  const form = client.waitFor("form", { signal });
-  const news = client.messages("news", { signal });
+  const form = waitFor(client, "form", { signal });
+  const news = messages(client, "news", { signal });
   room.say({ key: "form" });
   await form;
   expect(await client.ask("quote", 1, { signal })).toBe(1);

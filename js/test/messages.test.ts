@@ -2,7 +2,16 @@
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { z } from "zod";
-import { type AgentClient, type AgentPresence, connectAgent, type MessageMeta } from "../src/index.js";
+import {
+  type AgentClient,
+  type AgentPresence,
+  connectAgent,
+  fit,
+  fitting,
+  type MessageMeta,
+  messages,
+  waitFor,
+} from "../src/index.js";
 import { FakeRoom, participant, Stream } from "./fakeRoom.js";
 
 let room: FakeRoom;
@@ -88,9 +97,7 @@ test("one warning for each key without a handler, all of them counted", async ()
     ]),
   );
   expect(warned).toEqual(
-    ["left", "right"].map(
-      (key) => `curb-client: the agent's message "${key}" has no handler and is dropped; add agent.on("${key}", ...)`,
-    ),
+    ["left", "right"].map((key) => `curb-client: the agent's message "${key}" is dropped; add agent.on("${key}", ...)`),
   );
 });
 
@@ -124,12 +131,15 @@ test("a schema checks payloads, keeps their order, and reports what does not fit
     if (n === 1) await new Promise((resolve) => setTimeout(resolve, 50));
     return n;
   });
-  client.on("form", (n) => got.push(n), { schema: slowFirst });
+  client.on(
+    "form",
+    fitting(slowFirst, (n) => got.push(n)),
+  );
   for (const n of [1, "two", 3]) room.say({ key: "form", payload: { n } });
   await after(100);
   expect(got).toEqual([1, 3]);
   expect(reported.map(({ name, message }) => [name, message])).toEqual([
-    ["InvalidReplyError", expect.stringMatching(/^the message "form" does not fit: n: /)],
+    ["InvalidReplyError", expect.stringMatching(/^what the agent sent does not fit: n: /)],
   ]);
   vi.unstubAllGlobals();
 });
@@ -162,7 +172,7 @@ test("a stuck stream is overtaken after two seconds, and late if it completes", 
   await after(0);
   expect(got).toEqual([2, 3, 1]);
   expect(client.counts.late).toBe(1);
-  expect(warned).toEqual([`curb-client: the agent's message "form" completed late; later ones came before it`]);
+  expect(warned).toEqual([`curb-client: the agent's message "form" came after later ones`]);
 });
 
 test("a stream that never ends is given up when nothing comes for fifteen seconds", async () => {
@@ -175,7 +185,7 @@ test("a stream that never ends is given up when nothing comes for fifteen second
   await after(200);
   expect(client.counts.incomplete).toBe(1);
   expect(hung.closed).toBe(true);
-  expect(warned[0]).toContain('a message from "agent" is incomplete and dropped: nothing for 15000 ms');
+  expect(warned[0]).toContain('a message from "agent" is dropped (incomplete): nothing for 15000 ms');
   room.open().end(new Error("the sender left"));
   await after(0);
   expect(client.counts.incomplete).toBe(2);
@@ -203,7 +213,7 @@ test.each([
   await after(0);
   expect(got).toEqual([{}]);
   expect(client.counts.malformed).toBe(1);
-  expect(warned).toEqual([expect.stringMatching(/^curb-client: a message from "agent" is malformed and dropped: ./)]);
+  expect(warned).toEqual([expect.stringMatching(/^curb-client: a message from "agent" is dropped \(malformed\): ./)]);
 });
 
 test("others are not the agent, nor is this participant itself", async () => {
@@ -302,8 +312,8 @@ test("a room that connects without an event is noticed when asked", () => {
 // Waiting for messages
 
 test("waitFor takes the next message, listens from the call on, and leaves nothing", async () => {
-  const form = client.waitFor("form");
-  const typed = client.waitFor("form", { schema: z.object({ n: z.number() }) });
+  const form = waitFor(client, "form");
+  const typed = fit(z.object({ n: z.number() }), waitFor(client, "form"));
   room.say({ key: "form", payload: { n: 1 } });
   room.say({ key: "form", payload: { n: 2 } });
   expect(await form).toEqual({ n: 1 });
@@ -316,23 +326,23 @@ test("waitFor takes the next message, listens from the call on, and leaves nothi
 });
 
 test("waitFor ends with its time, a payload that does not fit, or the room", async () => {
-  const late = client.waitFor("form", { timeoutMs: 50 });
+  const late = waitFor(client, "form", { timeoutMs: 50 });
   await after(60);
   await expect(late).rejects.toMatchObject({
     name: "MessageTimeoutError",
-    message: 'no message "form" within 50 ms; the agent\'s state is active',
+    message: 'no message "form" within 50 ms; the agent is active',
   });
-  const wrong = client.waitFor("form", { schema: z.string() });
+  const wrong = fit(z.string(), waitFor(client, "form"));
   room.say({ key: "form", payload: {} });
   await expect(wrong).rejects.toMatchObject({ name: "InvalidReplyError", reply: {} });
-  const lost = client.waitFor("form");
+  const lost = waitFor(client, "form");
   room.disconnect();
   await expect(lost).rejects.toMatchObject({ name: "AgentUnavailableError", state: "lost" });
-  await expect(client.waitFor("form")).rejects.toMatchObject({ state: "lost" });
+  await expect(waitFor(client, "form")).rejects.toMatchObject({ state: "lost" });
 });
 
 test("messages keep what comes before they are read, and end with the loop", async () => {
-  const numbers = client.messages<number>("n");
+  const numbers = messages<number>(client, "n");
   for (const payload of [1, 2, 3]) room.say({ key: "n", payload });
   await after(0);
   const got: number[] = [];
@@ -348,7 +358,7 @@ test("messages keep what comes before they are read, and end with the loop", asy
 });
 
 test("messages wait, then end with the client after what came before", async () => {
-  const numbers = client.messages<number>("n");
+  const numbers = messages<number>(client, "n");
   const first = numbers.next();
   await after(60_000);
   room.say({ key: "n", payload: 1 });
@@ -362,7 +372,7 @@ test("messages wait, then end with the client after what came before", async () 
 });
 
 test("messages fail when the room is lost, after what came before", async () => {
-  const numbers = client.messages<number>("n");
+  const numbers = messages<number>(client, "n");
   room.say({ key: "n", payload: 1 });
   await after(0);
   room.disconnect();

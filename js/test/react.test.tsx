@@ -1,14 +1,17 @@
 // @vitest-environment happy-dom
-/** The hooks under StrictMode, which mounts everything twice. */
+/** The hooks under StrictMode, which mounts everything twice; run with React 18 and 19. */
 
 import { RoomContext } from "@livekit/components-react";
 import { act, cleanup, render, screen } from "@testing-library/react";
 import type { Room } from "livekit-client";
-import { type ReactNode, StrictMode, useState } from "react";
+import { type ReactNode, StrictMode, useState, version } from "react";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { connectAgent } from "../src/index.js";
 import { useAgent, useAgentMessage, useAgentPresence } from "../src/react.js";
 import { FakeRoom } from "./fakeRoom.js";
+
+/** The major version of React that these tests are to run with, see vitest.config.ts. */
+declare const REACT: string;
 
 let room: FakeRoom;
 beforeEach(() => {
@@ -40,11 +43,15 @@ function Quote({ log }: { log: unknown[] }) {
   );
 }
 
+test("this is the React that is meant", () => {
+  expect(version.split(".")[0]).toBe(REACT);
+});
+
 test("double mounting leaves one client, one handler, one reply", async () => {
   const log: unknown[] = [];
   room.join();
   const { unmount } = render(inRoom([<Quote key="a" log={log} />]));
-  expect(() => connectAgent(room)).toThrow("has a client already");
+  expect(() => connectAgent(room)).toThrow("is taken");
   room.say({ key: "show-form", payload: { n: 1 } });
   await settled();
   expect(log).toEqual([{ n: 1 }]);

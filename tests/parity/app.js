@@ -1,6 +1,6 @@
 // A caller's app that is told what to do, in a page and in Node.js alike; apps.py has the same in Python.
 // makeApp(...).do(op, args) resolves to ["ok", value] or ["failed", {name, ...}].
-globalThis.makeApp = ({ Room, connectAgent, isRpcError, simulate }) => {
+globalThis.makeApp = ({ Room, connectAgent, isRpcError, messages, simulate, waitFor }) => {
   const TOLD = ['code', 'path', 'issues', 'size', 'limit', 'state'];
   const logs = new Map(); // by name: [payload, sender] of each message
   const stops = new Map();
@@ -43,7 +43,7 @@ globalThis.makeApp = ({ Room, connectAgent, isRpcError, simulate }) => {
     ask: (key, payload, options) => agent.ask(key, revived(payload), ms(options)),
     askNothing: (key) => agent.ask(key),
     update: (settings, options) => agent.update(settings, ms(options)),
-    waitFor: (key, options) => agent.waitFor(key, ms(options)),
+    waitFor: (key, options) => waitFor(agent, key, ms(options)),
     on(key, name) {
       if (!logs.has(name)) logs.set(name, []);
       stops.set(name, agent.on(key, (payload, { senderIdentity }) => void logs.get(name).push([payload, senderIdentity])));
@@ -52,12 +52,12 @@ globalThis.makeApp = ({ Room, connectAgent, isRpcError, simulate }) => {
     log: (name) => logs.get(name),
     async messages(key, count) {
       const found = [];
-      for await (const [payload] of agent.messages(key)) if (found.push(payload) === count) break;
+      for await (const [payload] of messages(agent, key)) if (found.push(payload) === count) break;
       return found;
     },
     presence: () => ({ state: agent.presence.state, identity: agent.presence.identity }),
     told: () => states,
-    counts: () => ({ ...agent.counts, unhandled: Object.fromEntries(agent.counts.unhandled) }),
+    counts: () => ({ ...agent.counts, over_limit: agent.counts.overLimit, unhandled: Object.fromEntries(agent.counts.unhandled) }),
   };
 
   return {

@@ -191,9 +191,10 @@ class PageApps:
 PAGE_SCRIPT: Final = """
 const apps = new Map();
 const simulate = (room, scenario) => room.simulateScenario(scenario);
-const { connectAgent, isRpcError } = CurbClient;
+const { connectAgent, isRpcError, messages, waitFor } = CurbClient;
 function appOf(number) {
-  if (!apps.has(number)) apps.set(number, makeApp({ Room: LivekitClient.Room, connectAgent, isRpcError, simulate }));
+  const { Room } = LivekitClient;
+  if (!apps.has(number)) apps.set(number, makeApp({ Room, connectAgent, isRpcError, messages, simulate, waitFor }));
   return apps.get(number);
 }
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from curb_client.protocol.contract import MESSAGE
+from curb_client.protocol.contract import MAX_MESSAGE_BYTES, MESSAGE
 from curb_client.protocol.envelope import encode_request, encode_update
 from tests.e2e.conftest import SETTINGS, until
 from tests.parity.scene import WITHIN, Scenario, Scene, has_come
@@ -242,6 +242,16 @@ async def malformed(scene: Scene) -> None:
     assert await has_come(scene.app, "log", bool, "status") == [[{}, "agent"]]
     counts = await scene.app.got("counts")
     assert (counts["malformed"], counts["unhandled"]) == (len(texts), {})
+
+
+@scenario("a message over 4 MiB is dropped and counted, and the next one comes")
+async def over_limit(scene: Scene) -> None:
+    await scene.app.got("on", "status", "status")
+    await scene.say_text('{"key":"status","payload":"' + "x" * MAX_MESSAGE_BYTES + '"}')
+    await scene.say("status", {"n": 1})
+    assert await has_come(scene.app, "log", bool, "status") == [[{"n": 1}, "agent"]]
+    counts = await scene.app.got("counts")
+    assert (counts["over_limit"], counts["incomplete"], counts["malformed"]) == (1, 0, 0)
 
 
 @scenario("messages of somebody else are counted")

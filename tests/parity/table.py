@@ -50,6 +50,13 @@ One list of scenarios is played by the client in Python, the one in JavaScript i
 each against an agent in Python, on the embedded server and on livekit-server. The tests compare what they find with
 this table; `make parity` writes it anew.
 
+Where the SDKs differ, and a client cannot make it up:
+
+- livekit-client puts what arrives into the memory of its stream before the client can read it. The limits on messages
+  that are not whole hold for what the client keeps; in Python and Node.js they end the stream as well.
+- livekit-client before 2.13 and `@livekit/rtc-node` have no event for a participant that can now receive data: the
+  client in JavaScript looks once a second while the agent has joined and is not active.
+
 """
 
 

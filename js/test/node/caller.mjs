@@ -2,14 +2,14 @@
 
 import { dispose, Room, RpcError } from "@livekit/rtc-node";
 
-const { connectAgent } = await import(process.env.CURB_NODE_CLIENT);
+const { connectAgent, waitFor } = await import(process.env.CURB_NODE_CLIENT);
 
 const room = new Room();
 const agent = connectAgent(room);
 const found = { before: agent.presence.state, forms: [] };
 agent.on("show-form", (payload) => found.forms.push(payload));
 const early = agent.ask("quote", { plan: "basic" }, { timeoutMs: 30_000 });
-const form = agent.waitFor("show-form", { timeoutMs: 30_000 });
+const form = waitFor(agent, "show-form", { timeoutMs: 30_000 });
 await room.connect(process.env.LIVEKIT_URL, process.env.LIVEKIT_TOKEN, { autoSubscribe: false, dynacast: false });
 
 found.reply = await early;

@@ -5,10 +5,14 @@ import {
   type AgentClient,
   connectAgent,
   type EffectiveSettings,
+  fit,
+  fitting,
   isAgentRefusedError,
   isRpcError,
+  messages,
   type SessionUpdate,
   type StandardSchema,
+  waitFor,
 } from "curb-client";
 import type { Room } from "livekit-client";
 import type { Room as OldRoom } from "livekit-client-2.9";
@@ -36,11 +40,11 @@ quote.price.toFixed();
 const unknownReply = await agent.ask("quote");
 // @ts-expect-error the reply is unknown until it is checked
 unknownReply.price;
-const checked: { price: number } = await agent.ask("quote", {}, { schema: priceSchema });
+const checked: { price: number } = await fit(priceSchema, agent.ask("quote"));
 checked.price.toFixed();
-(await agent.ask("quote", {}, { schema: z.string() })).trim();
+(await fit(z.string(), agent.ask("quote"))).trim();
 // @ts-expect-error the schema gives an object
-(await agent.ask("quote", {}, { schema: priceSchema })).trim();
+(await fit(priceSchema, agent.ask("quote"))).trim();
 const nothing: Promise<void> = agent.send("claim-submitted", { claimId: "C-17" }, { messageId: "m-1" });
 void nothing;
 // @ts-expect-error a key is text
@@ -56,7 +60,10 @@ const remove: () => void = agent.on("show-form", (payload, meta) => {
   payload.fields;
 });
 remove();
-agent.on("price", ({ price }) => price.toFixed(), { schema: priceSchema });
+agent.on(
+  "price",
+  fitting(priceSchema, ({ price }) => price.toFixed()),
+);
 agent.on("later", async () => {}, { signal: new AbortController().signal });
 // @ts-expect-error no handler
 agent.on("show-form");
@@ -66,13 +73,16 @@ agent.presence.state = "ready";
 agent.presence.state === "gone";
 agent.onPresence(({ identity, isThere }) => (isThere ? identity?.trim() : undefined));
 
-for await (const [payload, meta] of agent.messages("price", { schema: priceSchema })) {
+for await (const [payload, meta] of messages<{ price: number }>(agent, "price")) {
   payload.price.toFixed();
   meta.senderIdentity.trim();
 }
-(await agent.waitFor("price", { schema: priceSchema, timeoutMs: 5 })).price.toFixed();
+(await fit(priceSchema, waitFor(agent, "price", { timeoutMs: 5 }))).price.toFixed();
+const form: unknown = await waitFor(agent, "show-form");
+// @ts-expect-error the payload is unknown until it is checked
+form.fields;
 // @ts-expect-error waitFor sends nothing and has no id
-agent.waitFor("price", { messageId: "m" });
+waitFor(agent, "price", { messageId: "m" });
 
 const settings: EffectiveSettings = await agent.update({ tts: { voice: 17 } });
 settings.llm.model.trim();

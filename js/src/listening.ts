@@ -1,0 +1,83 @@
+/** Awaiting the agent's messages, on top of `on`. */
+
+import { MAX_TIMEOUT_MS } from "./contract.js";
+import { AgentUnavailableError, ClosedError, MessageTimeoutError } from "./errors.js";
+import type { AgentClient, CallOptions, ListenOptions, MessageMeta } from "./types.js";
+import { checkTimeout, within } from "./waiting.js";
+
+/** Why no message can come any more, if so. */
+const endOf = ({ presence: { state } }: AgentClient): Error | undefined =>
+  state === "closed"
+    ? new ClosedError("the client was closed; make a new one")
+    : state === "lost"
+      ? new AgentUnavailableError("the room was disconnected; connect it again", { state, waitedMs: 0 })
+      : undefined;
+
+const firstMessage = <T>(agent: AgentClient, key: string, { timeoutMs, signal }: CallOptions): Promise<T> => {
+  const ms = checkTimeout(timeoutMs);
+  return within<T>(
+    ms,
+    signal,
+    (resolve, reject) => {
+      const stop = agent.on(key, (payload) => resolve(payload as T));
+      const check = () => {
+        const error = endOf(agent);
+        if (error) reject(error);
+      };
+      check();
+      const unwatch = agent.onPresence(check);
+      return () => {
+        stop();
+        unwatch();
+      };
+    },
+    () => new MessageTimeoutError(`no message "${key}" within ${ms} ms; the agent is ${agent.presence.state}`),
+  );
+};
+
+/**
+ * The payload of the agent's next message with this key; listens from the call on, not from the await, so an answer that
+ * overtakes its request's reply is not missed. The default time is 10 s.
+ *
+ * Rejects with `MessageTimeoutError`, `AgentUnavailableError` (room lost), `ClosedError`, `InvalidKeyError` or
+ * `InvalidTimeoutError`. A rejection that nobody awaits is not reported as unhandled.
+ */
+export const waitFor = <T = unknown>(agent: AgentClient, key: string, options: CallOptions = {}): Promise<T> => {
+  const waiting = (async () => firstMessage<T>(agent, key, options))();
+  waiting.catch(() => {}); // it may be given up before it is awaited
+  return waiting;
+};
+
+/**
+ * The agent's messages with this key from this call on, for one `for await`; they wait in memory until then. Ends when
+ * the client is closed or the loop is left, throws the signal's reason when aborted and `AgentUnavailableError` when the
+ * room is lost. Throws `InvalidKeyError` and `ClosedError` at once.
+ */
+export const messages = <T = unknown>(
+  agent: AgentClient,
+  key: string,
+  { signal }: ListenOptions = {},
+): AsyncGenerator<[payload: T, meta: MessageMeta], void, void> => {
+  const queue: [T, MessageMeta][] = [];
+  let wake = () => {};
+  const stop = agent.on(key, (payload, meta) => {
+    queue.push([payload as T, meta]);
+    wake();
+  });
+  return (async function* () {
+    try {
+      for (;;) {
+        for (let message = queue.shift(); message; message = queue.shift()) yield message;
+        const error = endOf(agent);
+        if (error instanceof ClosedError) return;
+        if (error) throw error;
+        await within<unknown>(MAX_TIMEOUT_MS, signal, (resolve) => {
+          wake = resolve as () => void;
+          return agent.onPresence(resolve);
+        });
+      }
+    } finally {
+      stop();
+    }
+  })();
+};
