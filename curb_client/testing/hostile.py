@@ -58,6 +58,8 @@ CHUNK_BYTES: Final = 15_000
 _NONSENSE: Final = (b"\x00", b"\xff" * 100, b"\x1a\xff\xff\xff\xff\x0f", b"\x08\x96\x01\x12")
 _BUFFERED: Final = 64 * 1024
 """Bytes that may wait in the peer itself."""
+_UNACKNOWLEDGED: Final = 256
+"""Chunks of SCTP: beyond some thousands, small ones that get lost hold it up for minutes."""
 _DRAIN_SECONDS: Final = 120.0
 _LOOK_AGAIN_SECONDS: Final = 0.005
 _BOMB_BYTES: Final = 64 * 1024 * 1024
@@ -128,12 +130,12 @@ class HostilePeer(RawPeer):
         await self.drained()
 
     async def drained(self) -> None:
-        """Returns when nearly all that was sent has left this process; TimeoutError after two minutes."""
+        """Returns when nearly all that was sent has arrived; TimeoutError after two minutes."""
         channel = self.transport.channels[RELIABLE]
         loop = asyncio.get_running_loop()
         given_up = loop.time() + _DRAIN_SECONDS
         await asyncio.sleep(0)
-        while channel.bufferedAmount > _BUFFERED:
+        while channel.bufferedAmount > _BUFFERED or self.transport.unacknowledged > _UNACKNOWLEDGED:
             if loop.time() > given_up:
                 raise TimeoutError(f"{channel.bufferedAmount} bytes still wait to be sent; is the server there?")
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)

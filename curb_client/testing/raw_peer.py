@@ -163,6 +163,11 @@ class ClientTransport:
         """Hash functions and values."""
         return tuple((each.algorithm, each.value) for each in self.certificate.getFingerprints())
 
+    @property
+    def unacknowledged(self) -> int:
+        """SCTP chunks that are on their way, or about to be."""
+        return len(self.sctp._sent_queue) + len(self.sctp._outbound_queue)
+
     async def connect(self, fingerprint: tuple[str, str], max_message_bytes: int = 65535) -> None:
         """Returns when the handshake has come to an end, good or bad; ``dtls.state`` says which."""
         await self.dtls.start(RTCDtlsParameters(fingerprints=[RTCDtlsFingerprint(*fingerprint)]))
