@@ -12,9 +12,9 @@ BROWSER := tests/browser
 PIP_FLAGS := --quiet --disable-pip-version-check --require-hashes
 WORKERS ?= 3
 # Not the plugin's, which are about pytest, nor the demo's: test-main runs it on both servers.
-ROOM_TESTS := -m livekit --ignore=tests/testing/test_pytest_plugin.py --ignore=tests/cli/test_demo.py
+ROOM_TESTS := -m 'livekit and not real_crabtalk' --ignore=tests/testing/test_pytest_plugin.py --ignore=tests/cli/test_demo.py
 
-.PHONY: help demo test test-main test-server test-agents test-repeat test-long lint format bench conformance servers-page parity fuzz js js-static lock schema clean
+.PHONY: help demo test test-main test-server test-agents test-crab test-repeat test-long coverage lint format bench conformance servers-page parity fuzz js js-static proto lock schema clean
 
 help:
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -22,12 +22,12 @@ help:
 demo: $(VENV)/ready ## show an app and an agent exchanging messages
 	@$(VENV)/bin/curb-client demo
 
-test: lint test-main test-server test-agents ## lint, all tests; the room tests on a real server too, and on livekit 1.1.21
+test: lint test-main test-server test-agents test-crab ## lint, all tests; the room tests on a real server too, and on livekit 1.1.21
 
-test-main: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## all tests on the newest livekit, with coverage
+test-main: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## all tests on the newest livekit
 	@echo '== tests, livekit 1.2.1'
 	@rm -f .coverage .coverage.*
-	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term $(ARGS)
+	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m 'not real_crabtalk' --cov --cov-report=term $(ARGS)
 
 test-server: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## every test with a room, on a real livekit-server
 	@echo '== tests with a room, livekit 1.2.1, on livekit-server'
@@ -36,6 +36,10 @@ test-server: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/rea
 test-agents: $(AGENTS)/node-ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## the room tests beside livekit-agents, on livekit 1.1.21
 	@echo '== room tests, livekit 1.1.21 and livekit-agents'
 	@$(AGENTS)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/room tests/e2e tests/agents --ignore-glob='*/test_faults*' --ignore-glob='*/test_hostile*' $(ARGS)
+
+test-crab: $(VENV)/ready $(VENV)/crabtalk ## the tests with a CrabTalk daemon on the real one, where it is there
+	@echo '== tests with a CrabTalk daemon, on the real one'
+	@$(VENV)/bin/python -m pytest -n 2 --dist loadfile -m real_crabtalk tests/crabtalk tests/cli/test_crab_demo.py $(ARGS)
 
 test-repeat: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## the tests with a room ten times (TIMES=10) on both servers: a flaky test is a failing test
 	@for n in $$(seq $${TIMES:-10}); do for server in embedded server; do echo "== round $$n, $$server"; \
@@ -79,6 +83,11 @@ js: $(VENV)/ready js/node_modules/ready ## all of the JavaScript package: types,
 js-static: $(VENV)/ready js/node_modules/ready ## build the script that the Python package carries anew
 	@cd js && PATH="$$PATH:$(CURDIR)/$(VENV)/bin" npm run --silent static
 
+# Stubs of newer ones need a newer protobuf than users have.
+proto: ## write the classes of CrabTalk's messages anew from crabtalk.proto
+	@$(PYTHON) -m venv .venv-proto && .venv-proto/bin/pip install --quiet --disable-pip-version-check grpcio-tools==1.63.2
+	@.venv-proto/bin/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. curb_client/crabtalk/crabtalk.proto
+
 schema: $(VENV)/ready ## write protocol.schema.json anew from the models
 	@$(VENV)/bin/python -m curb_client.protocol.schema
 
@@ -89,7 +98,7 @@ lock: $(VENV)/ready ## compile the lock files anew
 		--universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header -o requirements/node.txt
 
 clean: ## remove what the targets made in this folder; the cache of livekit-server stays
-	@rm -rf $(VENV) $(AGENTS) $(NODE_AGENT)/node_modules $(BROWSER)/node_modules js/node_modules js/dist .coverage .coverage.* bench.json .import-linter.log .pytest_cache .mypy_cache .ruff_cache \
+	@rm -rf $(VENV) $(AGENTS) .venv-proto $(NODE_AGENT)/node_modules $(BROWSER)/node_modules js/node_modules js/dist .coverage .coverage.* bench.json .import-linter.log .pytest_cache .mypy_cache .ruff_cache \
 		.hypothesis .fuzz .import_linter_cache
 
 $(VENV)/ready: requirements/dev.txt pyproject.toml
@@ -116,6 +125,10 @@ $(VENV)/livekit-server: $(VENV)/ready
 %/node-ready: %/ready requirements/node.txt
 	@{ command -v node && command -v npm; } > /dev/null || $*/bin/pip install $(PIP_FLAGS) -r requirements/node.txt
 	@touch $@
+
+# Only under CI: it takes minutes, cargo and protoc. `curb-client crab install` is for everybody.
+$(VENV)/crabtalk: $(VENV)/ready
+	@[ -z "$$CI" ] || { nice -n 19 $(VENV)/bin/curb-client crab install && touch $@; }
 
 js/node_modules/ready: js/package-lock.json js/package.json $(VENV)/node-ready
 	@echo '== installing what the JavaScript package needs'

@@ -1,7 +1,7 @@
 """``make bench``: what the client costs over the raw SDK, as ratios measured in one run, interleaved.
 
 And what a test costs on the embedded server, over livekit-server: see :mod:`bench.servers`; what a runner's messages
-and a host's decoding cost: :mod:`bench.messages`, :mod:`bench.events`.
+and a host's decoding cost: :mod:`bench.messages`, :mod:`bench.events`; a CrabTalk client: :mod:`bench.crabtalk`.
 
 The agent runs in a process of its own. "raw" is the SDK's ``perform_rpc`` with the same text to the same AgentCall:
 what the client costs. "raw echo" goes to a raw RPC method of the same participant: what client and AgentCall cost.
@@ -26,6 +26,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from bench.crabtalk import TARGETS as CRABTALK_TARGETS
+from bench.crabtalk import measure_crabtalk, print_crabtalk
 from bench.events import TARGET as EVENTS_TARGET
 from bench.events import bench_events
 from bench.messages import TARGETS as MESSAGE_TARGETS
@@ -160,6 +162,7 @@ async def bench() -> dict[str, Any]:
     reading = measure_reading()
     messages = await measure_messages()
     events = bench_events()
+    crabtalk = await measure_crabtalk()
     packages = {name: metadata.version(name) for name in ("curb-client", "livekit")}
     machine = {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg()}
     return {
@@ -169,7 +172,15 @@ async def bench() -> dict[str, Any]:
         "reading": reading,
         "messages": messages,
         "events": events,
-        "targets": {**TARGETS, **SERVER_TARGETS, **READING_TARGETS, **MESSAGE_TARGETS, "events": EVENTS_TARGET},
+        "crabtalk": crabtalk,
+        "targets": {
+            **TARGETS,
+            **SERVER_TARGETS,
+            **READING_TARGETS,
+            **MESSAGE_TARGETS,
+            "events": EVENTS_TARGET,
+            "crabtalk": CRABTALK_TARGETS,
+        },
         "versions": packages,
         "machine": machine,
     }
@@ -190,6 +201,7 @@ def print_table(result: dict[str, Any]) -> None:
     print_servers(result["servers"])
     print_reading(result["reading"])
     print_messages(result["messages"])
+    print_crabtalk(result["crabtalk"])
     print(f"a stream decoded and checked, to bare json.loads: {result['events']['ratio']:.2f}   target {EVENTS_TARGET}")
 
 

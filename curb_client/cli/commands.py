@@ -11,6 +11,8 @@ import click
 from curb_client import __version__
 from curb_client.cli import demo as demo_run
 from curb_client.cli import scenarios, serve
+from curb_client.cli.crab import crab
+from curb_client.cli.crab_demo import crab_demo
 from curb_client.cli.model import model
 from curb_client.cli.runner import runner
 from curb_client.cli.servers import livekit_option, server_for, started_livekit_option
@@ -105,3 +107,5 @@ def server(livekit: str, port: int) -> None:
 
 cli.add_command(runner)
 cli.add_command(model)
+cli.add_command(crab)
+cli.add_command(crab_demo)

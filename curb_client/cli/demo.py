@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -9,10 +10,10 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -23,10 +24,13 @@ from curb_client import CurbError, __version__
 from curb_client.cli.demo_app import STEPS
 from curb_client.testing import LiveKitServerHandle
 
-__all__ = ["AGENT_COMMAND", "APP_COMMAND", "Report", "Step", "ms_since", "print_table", "run"]
+__all__ = ["AGENT_COMMAND", "APP_COMMAND", "Report", "Step", "ms_since", "print_table", "run", "try_steps"]
 
 AGENT_COMMAND = (sys.executable, "-m", "curb_client.cli.demo_agent")
 APP_COMMAND = (sys.executable, "-m", "curb_client.cli.demo_app")
+StageT = TypeVar("StageT")
+StepOf = tuple[str, str, Callable[[StageT], Awaitable[str]]]
+
 APP_SECONDS = 90.0
 STOP_SECONDS = 5.0
 
@@ -182,6 +186,29 @@ def print_table(report: Report) -> None:
     console.print(table)
     passed = sum(step.ok for step in report.steps)
     console.print(f"{passed} of {report.planned} steps as expected.")
+
+
+async def try_steps(report: Report, stage: StageT, steps: Iterable[StepOf[StageT]], within: float) -> None:
+    """Go through steps, each a name, what is expected, and what brings it; a step that fails brings its error.
+
+    Args:
+        within: seconds for each.
+    """
+    for name, expected, step in steps:
+        started = time.monotonic()
+        try:
+            got = await asyncio.wait_for(step(stage), within)
+        except CurbError as error:  # before the next one: some are time-outs too
+            got = _told(error)
+        except asyncio.TimeoutError:
+            got = f"not done within {within:g} s"
+        except Exception as error:
+            got = _told(error)
+        report.steps.append(Step(name, expected, got, ms_since(started)))
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
 
 
 def ms_since(started: float) -> float:

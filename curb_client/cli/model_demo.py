@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from livekit import rtc
 
 from curb_client import AgentCall, Call, CurbError, connect_room, join
 from curb_client.cli import insurance_desk
-from curb_client.cli.demo import Report, Step, ms_since
+from curb_client.cli.demo import Report, Step, try_steps
 from curb_client.model import Call as ToolUse
 from curb_client.model import (
     Llm,
@@ -191,15 +190,7 @@ def run(
 
 async def _go_through(server: LiveKitServerHandle, endpoint: ModelEndpoint, report: Report) -> None:
     async with _stage(server, endpoint) as stage:
-        for name, expected, step in STEPS:
-            started = time.monotonic()
-            try:
-                got = await asyncio.wait_for(step(stage), STEP_SECONDS)
-            except asyncio.TimeoutError:
-                got = f"not done within {STEP_SECONDS:g} s"
-            except Exception as error:
-                got = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            report.steps.append(Step(name, expected, got, ms_since(started)))
+        await try_steps(report, stage, STEPS, STEP_SECONDS)
 
 
 @contextlib.asynccontextmanager

@@ -46,7 +46,7 @@ class _Handler:
 
 
 class HandlerRefusal(Refusal):
-    """Raised by a handler of the test kit, to refuse with a code and issues of its choice.
+    """Raised by a handler of the test kit or of a gateway, to refuse with a code and issues of its choice.
 
     The protocol gives an agent's handlers no such means, so it is not exported; a plain Refusal that one of them lets
     through, such as that of an update from its host, is its failure.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from curb_client.model import ModelEndpoint
     from curb_client.testing.agent_process import AgentProcess
     from curb_client.testing.call import CurbCall
+    from curb_client.testing.fake_daemon.daemon import FakeDaemon
     from curb_client.testing.runner_fixture import CurbRunner
     from curb_client.testing.scripted import ScriptedAgent
     from curb_client.testing.server import LiveKitServerHandle
@@ -134,6 +135,20 @@ def curb_model() -> Iterator[ModelEndpoint]:
     from curb_client.testing.model_fixture import scripted_model
 
     yield from scripted_model()
+
+
+@pytest.fixture
+def curb_crabtalk() -> Iterator[FakeDaemon]:
+    """A CrabTalk daemon with a scripted model: ``curb_crabtalk.script.on("hello", text=…)``.
+
+    Its address is ``curb_crabtalk.address``; see :class:`curb_client.testing.fake_daemon.daemon.FakeDaemon`. A request
+    to its model that no rule fits fails the test.
+    """
+    from curb_client.testing.fake_daemon.daemon import FakeDaemon
+
+    with FakeDaemon() as daemon:
+        yield daemon
+        daemon.check()
 
 
 @pytest.fixture

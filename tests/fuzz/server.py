@@ -141,7 +141,9 @@ class Fuzzed:
             room = rooms.for_joining(self._claims(identity))
             if identity not in room.participants:
                 client = models.ClientInfo(protocol=16)
-                join = Join(self._claims(identity), client, reconnect=False, sid="", offer=None, tracks=())
+                join = Join(
+                    self._claims(identity), client, reconnect=False, sid="", offer=None, tracks=(), subscribes=True
+                )
                 participant = room.join(join, SignalSocket(self._journal))
                 participant.info.state = models.ParticipantInfo.ACTIVE
         return room.participants["alice"]

@@ -1,0 +1,195 @@
+"""``curb-client crab``: what each command prints, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from curb_client import blocking
+from curb_client.cli.commands import cli
+from curb_client.crabtalk import CrabDaemonError
+from curb_client.testing import LiveKitServerHandle
+from curb_client.testing.crab_build import install_daemon
+from curb_client.testing.crab_daemon import cached_daemon, find_daemon
+from curb_client.testing.fake_daemon.daemon import FakeDaemon
+from tests.crabtalk.conftest import script
+
+SECONDS = 60
+
+
+@pytest.fixture
+def daemon() -> Iterator[FakeDaemon]:
+    with FakeDaemon(script()) as daemon:
+        yield daemon
+
+
+def crab(daemon: FakeDaemon, *arguments: str, status: int = 0, stdin: str | None = None) -> Result:
+    result = CliRunner().invoke(cli, ["crab", f"--address={daemon.address}", *arguments], input=stdin)
+    assert result.exit_code == status, result.output
+    return result
+
+
+def objects(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@contextmanager
+def command(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs until Ctrl-C."""
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "curb_client.cli", "crab", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ),
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def ended(process: subprocess.Popen[str]) -> int:
+    process.send_signal(signal.SIGINT)
+    return process.wait(SECONDS)
+
+
+def test_ask(daemon: FakeDaemon) -> None:
+    result = crab(daemon, "ask", "hello", "--sender=me")
+    assert result.stdout == "Hello, world\n"
+    assert result.stderr.startswith("session 1, fake-model, ")
+    (answer,) = objects(crab(daemon, "ask", "hello", "--new", "--sender=me", "--json"))
+    assert (answer["content"], answer["session"], answer["usage"]["total_tokens"] > 0) == ("Hello, world", 2, True)
+    assert "provider 'fake' failed" in crab(daemon, "ask", "bad request", status=1).stderr
+    assert "session is 0" in crab(daemon, "ask", "x", "--session=0", status=2).stderr
+
+
+def test_stream(daemon: FakeDaemon) -> None:
+    result = crab(daemon, "stream", "two tools")
+    assert result.stdout == "let me look. tool said it\n"
+    assert '[bash {"command": "echo one"}]' in result.stderr
+    events = objects(crab(daemon, "stream", "ask me", "--answer=SQLite", "--answer=A", "--json"))
+    names = [event["event"] for event in events]
+    assert names[:4] == ["stream_start", "tools_announced", "tool_start", "ask_user"]
+    assert names[-1] == "stream_end"
+    assert events[3]["questions"][0]["options"][0] == {"label": "SQLite", "description": "a file"}
+    (output,) = (event["output"] for event in events if event["event"] == "tool_result")
+    assert json.loads(output) == {"Which database?": "SQLite", "Which features?": "A"}
+    asked = crab(daemon, "stream", "ask me", stdin="Postgres\nA, B\n")
+    assert "Which database? (SQLite, Postgres)" in asked.stderr
+    assert asked.stdout.endswith("thank you\n")
+    assert "no such thing" in crab(daemon, "stream", "bad request", status=1).stderr
+
+
+def test_sessions(daemon: FakeDaemon) -> None:
+    crab(daemon, "ask", "hello", "--sender=me")
+    lines = crab(daemon, "sessions").stdout.splitlines()
+    assert lines[0].split() == ["id", "agent", "created_by", "message_count", "active", "title"]
+    assert lines[1].split() == ["1", "crab", "me", "2", "no"]
+    assert crab(daemon, "sessions", "--compact=1").stdout == "Hello, world\n"
+    crab(daemon, "sessions", "--kill=1")
+    assert objects(crab(daemon, "sessions", "--json")) == []
+    assert "404" in crab(daemon, "sessions", "--kill=1", status=1).stderr
+
+
+def test_agents_and_stats(daemon: FakeDaemon) -> None:
+    assert crab(daemon, "agents").stdout.splitlines()[1].split() == ["crab", "fake-model", "16", "no"]
+    (agent,) = objects(crab(daemon, "agents", "crab", "--json"))
+    assert (agent["name"], agent["compact_threshold"], agent["skills"]) == ("crab", 100_000, [])
+    assert "'nope' not found" in crab(daemon, "agents", "nope", status=1).stderr
+    (stats,) = objects(crab(daemon, "stats", "--json"))
+    assert (stats["registered_agents"], stats["active_model"]) == (1, "fake-model")
+
+
+def test_cron(daemon: FakeDaemon) -> None:
+    crab(daemon, "ask", "hello")
+    added = crab(daemon, "cron", "add", "*/5 * * * 1", "greet", "--session=1", "--quiet", "23:00", "07:00")
+    assert added.stdout.splitlines()[1].split() == [
+        "1", "0", "*/5", "*", "*", "*", "MON", "greet", "1", "23:00", "07:00", "no",
+    ]  # fmt: skip
+    (job,) = objects(crab(daemon, "cron", "list", "--json"))
+    assert (job["id"], job["skill"], job["once"]) == (1, "greet", False)
+    crab(daemon, "cron", "delete", "1")
+    assert objects(crab(daemon, "cron", "list", "--json")) == []
+    assert "fields" in crab(daemon, "cron", "add", "* *", "greet", "--session=1", status=2).stderr
+
+
+def test_events(daemon: FakeDaemon) -> None:
+    with command(f"--address={daemon.address}", "events", "--json", "--count=2") as listening:
+        assert listening.stderr is not None
+        assert listening.stderr.readline() == "listening\n"
+        crab(daemon, "ask", "hello", "--session=1", status=1)
+        crab(daemon, "ask", "hello")
+        out, _ = listening.communicate(timeout=SECONDS)
+    assert [json.loads(line)["kind"] for line in out.splitlines()] == ["text_delta", "text_delta"]
+    with command(f"--address={daemon.address}", "events") as listening:
+        assert listening.stderr is not None
+        assert listening.stdout is not None
+        assert listening.stderr.readline() == "listening\n"
+        crab(daemon, "ask", "hello")
+        assert listening.stdout.readline().split()[1:4] == ["crab", "1", "text_delta"]
+        assert ended(listening) == 130
+
+
+def test_no_daemon(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["crab", "stats"], env={"HOME": str(tmp_path), "CRABTALK_ADDRESS": ""})
+    assert result.exit_code == 1
+    assert "no daemon runs; start one with `crabtalk --foreground`" in result.stderr
+    result = CliRunner().invoke(cli, ["crab", "--address=http://x", "stats"])
+    assert result.exit_code == 2
+
+
+def test_the_gateway(daemon: FakeDaemon, livekit: LiveKitServerHandle) -> None:
+    token = livekit.token("gateway", "crab-gateway", kind="agent")
+    arguments = [f"--address={daemon.address}", "gateway", f"--url={livekit.url}", f"--token={token}"]
+    with command(*arguments) as gateway:
+        assert gateway.stderr is not None
+        assert gateway.stderr.readline().startswith(f"the gateway to {daemon.address} is in the room crab-gateway")
+        with blocking.join(livekit.url, livekit.token("caller", "crab-gateway")) as call:
+            reply = call.agent.ask("crab.ask", {"content": "hello"}, timeout=SECONDS)
+        assert reply["content"] == "Hello, world"
+        assert ended(gateway) == 0
+
+
+def test_a_fake_daemon_to_develop_against(tmp_path: Path) -> None:
+    rules = tmp_path / "model.yaml"
+    rules.write_text("rules:\n  - when: {said: hello}\n    then: {text: Good morning.}\n")
+    with command("fake", f"--script={rules}") as fake:
+        assert fake.stdout is not None
+        name, _, address = fake.stdout.readline().strip().partition("=")
+        result = CliRunner().invoke(cli, ["crab", "ask", "hello"], env={name: address})
+        assert result.stdout == "Good morning.\n"
+        assert ended(fake) == 0
+    assert not Path(address).exists()
+
+
+def test_what_is_found_and_what_is_missing_to_build_one(tmp_path: Path) -> None:
+    env = {"XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)}
+    assert find_daemon(env) is None
+    told: list[str] = []
+    with pytest.raises(CrabDaemonError, match="building crabtalk needs cargo: install Rust"):
+        install_daemon(told.append, env)
+    cargo = tmp_path / "cargo"
+    cargo.write_text("#!/bin/sh\necho cannot reach anything\nexit 7\n")
+    cargo.chmod(0o755)
+    with pytest.raises(CrabDaemonError, match="needs protoc: install the package protobuf-compiler"):
+        install_daemon(told.append, env)
+    with pytest.raises(CrabDaemonError, match=r"failed with status 7(.|\n)*cannot reach anything"):
+        install_daemon(told.append, {**env, "PROTOC": str(cargo), "PATH": f"{tmp_path}:/bin:/usr/bin"})
+    assert told == ["building crabtalk 0.0.18 with cargo"]
+    program = cached_daemon(env)
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho '  --foreground  run it'\n")
+    program.chmod(0o755)
+    assert install_daemon(told.append, env) == find_daemon(env) == program
