@@ -1,45 +1,27 @@
 /** The caller's side of a call: a client of the agent in a LiveKit room (host protocol, Client side and curb/client). */
 
-import {
-  EXCHANGE_MS,
-  MAX_COUNTED_KEYS,
-  MESSAGE,
-  RECIPIENT_DISCONNECTED,
-  RESPONSE_TIMEOUT,
-  UNSUPPORTED_METHOD,
-  UPDATE,
-} from "./contract.js";
-import {
-  type AgentMessage,
-  checkKey,
-  decodeRefusal,
-  decodeReply,
-  decodeSettings,
-  encodeRequest,
-  encodeUpdate,
-} from "./envelope.js";
-import { isRpcError, RoomInUseError, type RpcErrorClass, UsageError } from "./errors.js";
-import { makeInbox } from "./inbox.js";
-import { watchAgent } from "./presence.js";
+import { MAX_COUNTED_KEYS, MESSAGE, UPDATE } from "./contract.js";
+import { type AgentMessage, checkKey, decodeReply, decodeSettings, encodeRequest, withinLimit } from "./envelope.js";
+import { RoomInUseError, type RpcErrorClass, UsageError } from "./errors.js";
+import { type Count, makeInbox } from "./inbox.js";
+import { encodeJson } from "./jsonText.js";
+import { closedError, watchAgent } from "./presence.js";
+import { makeRequest } from "./requests.js";
 import type { RoomLike } from "./room.js";
 import type {
   AgentClient,
-  CallOptions,
   ConnectOptions,
   ListenOptions,
   MessageCounts,
   MessageHandler,
   RequestOptions,
 } from "./types.js";
-import { callSafely, checkTimeout, now, within } from "./waiting.js";
+import { safely } from "./waiting.js";
 
-const UNREGISTERED_PAUSE_MS = 100;
-const LAST_TRY_MS = 250;
-const SDK_KEEPS_MS = 7_000; // rtc-node gives the other side that much less than it is told
-const MOST_WARNINGS = 1000;
+const MOST_WARNINGS = 1024;
 
-/** A UUID4; on a page that is neither https nor localhost, where there are none, another text that does not repeat. */
-const newId = (): string => crypto.randomUUID?.() ?? `${Math.random()}`;
+/** Returns something truthy if it took the message. */
+type Listener = (key: string, ...message: Parameters<MessageHandler>) => unknown;
 
 /**
  * Throws `RoomInUseError` when the room has a client, or another handler of the topic `curb.message`.
@@ -52,6 +34,7 @@ export function makeClient(
   RpcError: RpcErrorClass,
   closing = new AbortController(),
 ): AgentClient {
+  const { signal: closed } = closing;
   const counts: MessageCounts = {
     malformed: 0,
     incomplete: 0,
@@ -61,8 +44,7 @@ export function makeClient(
     unhandled: new Map(),
   };
   const told = new Set<string>();
-  /** By what ends them. */
-  const listeners = new Map<() => void, [key: string, handler: MessageHandler]>();
+  const listeners = new Set<Listener>();
 
   const warn = (text: string): void => {
     if (told.size >= MOST_WARNINGS || told.has(text)) return;
@@ -70,83 +52,50 @@ export function makeClient(
     console.warn(`curb-client: ${text}`);
   };
 
+  const count: Count = (what, text) => {
+    counts[what]++;
+    warn(text);
+  };
+
   const deliver = ({ key, id, payload }: AgentMessage, senderIdentity: string): void => {
-    const all = [...listeners.values()].filter(([of]) => of === key);
-    for (const [, handler] of all) void callSafely(handler, payload, { id, senderIdentity });
-    if (all[0]) return;
+    if ([...listeners].filter((listener) => listener(key, payload, { id, senderIdentity }))[0]) return;
     const { unhandled } = counts;
     const name = unhandled.has(key) || unhandled.size < MAX_COUNTED_KEYS ? key : "";
     unhandled.set(name, (unhandled.get(name) ?? 0) + 1);
-    warn(`the agent's message "${key}" is dropped; add agent.on("${key}", ...)`);
+    warn(`a message "${key}" is dropped; add agent.on("${key}")`);
   };
 
-  const watch = watchAgent(room, agentIdentity);
+  const watch = watchAgent(room, agentIdentity, closed);
   try {
-    room.registerTextStreamHandler(
-      MESSAGE,
-      makeInbox(room, watch.isAgent_, watch.change_, deliver, counts, warn, closing.signal),
-    );
+    room.registerTextStreamHandler(MESSAGE, makeInbox(room, watch, deliver, count, closed));
   } catch {
-    watch.close_();
-    throw new RoomInUseError(`${MESSAGE} is taken; close() the room's other client`);
+    closing.abort();
+    throw new RoomInUseError(`${MESSAGE} is taken; close the other client`);
   }
 
-  // Requests
-
-  const request = async (method: string, payload: string, { timeoutMs, signal }: CallOptions): Promise<string> => {
-    const started = now();
-    const until = started + checkTimeout(timeoutMs);
-    for (;;) {
-      const agent = await watch.agent_(until - now(), method, signal);
-      const ms = timeoutMs === undefined ? EXCHANGE_MS : Math.max(0, until - now());
-      try {
-        const answer = await within<string>(
-          ms,
-          signal,
-          (resolve, reject) => {
-            const responseTimeout = Math.ceil(ms) + SDK_KEEPS_MS; // a fraction ends the process
-            room.localParticipant
-              ?.performRpc({ destinationIdentity: agent.identity, method, payload, responseTimeout })
-              .then(resolve, reject);
-            return watch.follow_(({ state }) => {
-              if (state === "closed") reject(watch.unavailable_(started, method));
-              if (state === "lost") reject(new RpcError(RECIPIENT_DISCONNECTED, "Recipient disconnected"));
-            });
-          },
-          () => new RpcError(RESPONSE_TIMEOUT, "Response timeout"),
-        );
-        watch.answered_(agent);
-        return answer;
-      } catch (error) {
-        if (!isRpcError(error)) throw error;
-        const refused = decodeRefusal(error);
-        if (!refused && error.code !== UNSUPPORTED_METHOD) throw error;
-        watch.answered_(refused && agent);
-        if (refused) throw refused;
-      }
-      const left = until - now() - LAST_TRY_MS; // in less, a try may end in 1502, which hides the cause
-      if (left <= 0) throw watch.unavailable_(started, method, "active");
-      await watch.change_(Math.min(UNREGISTERED_PAUSE_MS, left), signal); // nothing ran: asking again is safe
-    }
-  };
+  const request = makeRequest(room, watch, RpcError);
 
   const ask = async <T>(key: string, payload: unknown = {}, options: RequestOptions = {}): Promise<T> =>
-    decodeReply(await request(MESSAGE, encodeRequest(key, options.messageId ?? newId(), payload), options)) as T;
+    decodeReply(
+      await request(
+        MESSAGE,
+        // A page that is neither https nor localhost has no UUIDs.
+        encodeRequest(key, options.messageId ?? crypto.randomUUID?.() ?? `${Math.random()}`, payload),
+        options,
+      ),
+    ) as T;
 
   // The agent's messages
 
   const on = (key: string, handler: MessageHandler, { signal }: ListenOptions = {}): (() => void) => {
     checkKey(key);
     if (typeof handler !== "function") throw new UsageError("handler must be a function");
-    if (closing.signal.aborted) throw watch.unavailable_(0, MESSAGE);
-    const stop = () => {
-      listeners.delete(stop);
-      signal?.removeEventListener("abort", stop); // it may outlive the client
-    };
-    if (signal?.aborted) return stop;
-    signal?.addEventListener("abort", stop);
-    listeners.set(stop, [key, handler]);
-    return stop;
+    if (closed.aborted) throw closedError();
+    // Taken out by the next message once it is aborted, so that nothing stays behind at a signal that lives on.
+    const listener: Listener = (of, payload, meta) =>
+      signal?.aborted ? !listeners.delete(listener) : of === key && safely(() => handler(payload, meta));
+    listeners.add(listener);
+    return () => listeners.delete(listener);
   };
 
   return {
@@ -154,24 +103,23 @@ export function makeClient(
     on,
     ask,
 
-    async send(...request) {
-      await ask(...request);
+    async send(...message) {
+      await ask(...message);
     },
 
-    update: async (settings, options = {}) => decodeSettings(await request(UPDATE, encodeUpdate(settings), options)),
+    update: async (settings, options = {}) =>
+      decodeSettings(await request(UPDATE, withinLimit(encodeJson(settings)), options)),
 
     get presence() {
       return watch.presence_();
     },
 
-    onPresence: (callback) => watch.onChange_((presence) => void callSafely(callback, presence)),
+    onPresence: (callback) => watch.onChange_((presence) => safely(() => callback(presence))),
 
     close() {
-      if (closing.signal.aborted) return;
+      if (closed.aborted) return;
       room.unregisterTextStreamHandler(MESSAGE);
       closing.abort();
-      watch.close_();
-      for (const stop of listeners.keys()) stop();
     },
   } as AgentClient;
 }

@@ -1,6 +1,6 @@
 /** From keys, ids and payloads to the texts that travel, and back. Sending is strict, receiving lenient. */
 
-import { KNOWN_CODE, LIKE_A_CODE, MAX_ID_LENGTH, MAX_KEY_LENGTH, MAX_REQUEST_BYTES } from "./contract.js";
+import { isCode, MAX_ID_LENGTH, MAX_KEY_LENGTH, MAX_REQUEST_BYTES } from "./contract.js";
 import { AgentRefusedError, InvalidKeyError, InvalidReplyError, type RpcErrorLike, UsageError } from "./errors.js";
 import { encodeJson, LONE_SURROGATE, pathText } from "./jsonText.js";
 import type { EffectiveSettings, Issue } from "./types.js";
@@ -32,12 +32,12 @@ export const checkKey = (key: string): void => check("key", key, MAX_KEY_LENGTH,
 /** The length as UTF-8. */
 export const bytesOf = (text: string): number => new TextEncoder().encode(text).length;
 
-const withinLimit = (text: string): string => {
+export const withinLimit = (text: string): string => {
   const code = "payload_too_large";
   const size = bytesOf(text);
   const limit = MAX_REQUEST_BYTES;
   if (size <= limit) return text;
-  const message = `${code}: ${size} of ${limit} bytes of JSON; send a reference`;
+  const message = `${code}: ${size} of ${limit} bytes; send a reference`;
   throw new AgentRefusedError(message, { code, issues: [], size, limit });
 };
 
@@ -45,10 +45,8 @@ const withinLimit = (text: string): string => {
 export function encodeRequest(key: string, id: string, payload: unknown): string {
   checkKey(key);
   check("id", id, MAX_ID_LENGTH, UsageError);
-  return withinLimit(`${JSON.stringify({ key, id }).slice(0, -1)},"payload":${encodeJson(payload)}}`);
+  return withinLimit(`{"key":${encodeJson(key)},"id":${encodeJson(id)},"payload":${encodeJson(payload)}}`);
 }
-
-export const encodeUpdate = (update: unknown): string => withinLimit(encodeJson(update));
 
 /** An answer that `fits`. Throws `InvalidReplyError`. */
 function decodeAnswer<T>(text: string, fits: (answer: T) => boolean): T {
@@ -57,7 +55,7 @@ function decodeAnswer<T>(text: string, fits: (answer: T) => boolean): T {
     reply = JSON.parse(text);
     if (/^\s*\{/.test(text) && fits(reply as T)) return reply as T;
   } catch {}
-  throw new InvalidReplyError(`not of the protocol: ${text.slice(0, 99)}`, { reply });
+  throw new InvalidReplyError(`no reply: ${text.slice(0, 99)}`, { reply });
 }
 
 /** The reply in the answer, null where it is absent. */
@@ -81,29 +79,33 @@ export const decodeSettings = (text: string): EffectiveSettings =>
 export function decodeMessage(text: string, streamId: string): AgentMessage {
   const { key, id, payload = {} }: Partial<AgentMessage> = JSON.parse(text);
   check("key", key, MAX_KEY_LENGTH, Error);
-  if (id != null) check("id", id, MAX_ID_LENGTH, Error);
+  check("id", id ?? streamId, MAX_ID_LENGTH, Error);
   return { key: key as string, id: id ?? streamId, payload };
 }
 
 /** The refusal that an RPC error carries, or undefined if it is LiveKit's own error. Unreadable data counts as absent. */
 export function decodeRefusal({ code, message, data }: RpcErrorLike): AgentRefusedError | undefined {
-  if (!(code > 1000 && code < 2000 ? KNOWN_CODE : LIKE_A_CODE).test(message)) return;
-  let details: { issues: Issue[]; path?: string | undefined } = { issues: [] };
+  if (!isCode(code, message)) return;
+  let issues: Issue[] = [];
+  let path: string | undefined;
   try {
-    const { issues, path } = JSON.parse(data as string);
+    const told = JSON.parse(data as string);
     const read = ({ path, message }: Issue): Issue => {
       if (path.every((step) => isText(step) || Number.isInteger(step)) && isText(message)) return { path, message };
       throw 0;
     };
-    if (isText(path ?? "")) details = { issues: (issues ?? []).map(read), path: path ?? undefined };
+    if (isText(told.path ?? "")) {
+      issues = (told.issues ?? []).map(read);
+      path = told.path ?? undefined;
+    }
   } catch {}
-  const told = issuesText(details.issues, "payload") || details.path;
-  return new AgentRefusedError(told ? `${message}: ${told}` : message, { code: message, ...details });
+  const text = issuesText(issues) || path;
+  return new AgentRefusedError(text ? `${message}: ${text}` : message, { code: message, issues, path });
 }
 
-/** The first three; `whole` names what an empty path leads to. */
-export const issuesText = (issues: readonly Issue[], whole: string): string =>
+/** The first three. */
+export const issuesText = (issues: readonly Issue[]): string =>
   issues
     .slice(0, 3)
-    .map(({ path, message }) => `${pathText(path, whole)}: ${message}`)
+    .map(({ path, message }) => `${pathText(path)}: ${message}`)
     .join("; ");

@@ -3,15 +3,19 @@
 import { MAX_MESSAGE_BYTES, MAX_OPEN_BYTES, MAX_OPEN_MESSAGES } from "./contract.js";
 import { type AgentMessage, bytesOf, decodeMessage } from "./envelope.js";
 import { inOrder } from "./ordering.js";
-import { type RoomLike, streamId, type TextReader } from "./room.js";
+import type { Watch } from "./presence.js";
+import type { RoomLike, TextReader } from "./room.js";
 import type { MessageCounts } from "./types.js";
 import { now, within } from "./waiting.js";
 
 const IDLE_MS = 15_000;
 const UNDECIDED_MS = 5_000;
-const NOT_THE_AGENT = "not the agent";
 
-/** Takes what is left of a stream: livekit-client keeps what nobody reads, rtc-node ends a stream that is returned. */
+/**
+ * Takes what is left of a stream: livekit-client keeps what nobody reads, rtc-node ends a stream that is returned. A
+ * stream that never ends has no deadline here: each chunk is let go of as it comes, and to stop reading would leave the
+ * rest in livekit-client's memory. What stays is one pending read, which goes with the stream.
+ */
 const discard = async (reader: TextReader, chunks: AsyncIterator<string>): Promise<void> => {
   try {
     await chunks.return?.();
@@ -19,20 +23,19 @@ const discard = async (reader: TextReader, chunks: AsyncIterator<string>): Promi
   } catch {}
 };
 
+/** Counts what is wrong with a message, and warns of it. */
+export type Count = (what: Exclude<keyof MessageCounts, "unhandled">, text: string) => void;
+
 /**
  * A handler of text streams, until the signal is aborted.
  *
- * @param isAgent whether an identity is the agent's; undefined while the room does not know it.
- * @param change resolves when that may have changed, at the latest after so many milliseconds.
  * @param deliver called with each whole message of the agent and its identity, in order.
  */
 export const makeInbox = (
   room: RoomLike,
-  isAgent: (identity: string) => boolean | undefined,
-  change: (ms: number, signal: AbortSignal) => Promise<unknown>,
+  watch: Pick<Watch, "isAgent_" | "onChange_">,
   deliver: (message: AgentMessage, sender: string) => void,
-  counts: MessageCounts,
-  warn: (text: string) => void,
+  count: Count,
   signal: AbortSignal,
 ): ((reader: TextReader, sender: { identity: string }) => void) => {
   const senders = new Map<string, ReturnType<typeof inOrder<AgentMessage>>>();
@@ -41,46 +44,45 @@ export const makeInbox = (
 
   /** The message, once it is whole and known to be the agent's. */
   const read = async (reader: TextReader, sender: string): Promise<AgentMessage | undefined> => {
-    let trouble: "incomplete" | "foreign" | "malformed" | "overLimit" = "incomplete";
-    const dropIf = (so: boolean, why: typeof trouble, text: string): void => {
-      trouble = why;
-      if (so) throw Error(text);
-      trouble = "incomplete";
+    let trouble: Parameters<Count>[0] = "foreign";
+    const limit = (size: number, most: number, text: string): void => {
+      if (size <= most) return;
+      trouble = "overLimit";
+      throw Error(`over ${most} ${text}`);
     };
     const chunks = reader[Symbol.asyncIterator]();
     let text = "";
     let size = 0;
-    let verdict = isAgent(sender);
     openMessages++;
     try {
-      dropIf(verdict === false, "foreign", NOT_THE_AGENT);
-      dropIf(openMessages > MAX_OPEN_MESSAGES, "overLimit", `over ${MAX_OPEN_MESSAGES} are not whole yet`);
+      watch.isAgent_(sender, Infinity);
+      limit(openMessages, MAX_OPEN_MESSAGES, "are not whole yet");
+      trouble = "incomplete";
       for (;;) {
         // Without a deadline, livekit-client before 2.15.5 waits for ever when the sender leaves.
         const { value, done } = await within<IteratorResult<string>>(
           IDLE_MS,
           signal,
           (resolve, reject) => void chunks.next().then(resolve, reject),
-          () => Error(`nothing for ${IDLE_MS} ms`),
+          () => Error(`nothing in ${IDLE_MS} ms`),
         );
         if (done) break;
         const bytes = bytesOf(value);
         size += bytes;
         openBytes += bytes;
-        dropIf(size > MAX_MESSAGE_BYTES, "overLimit", `over ${MAX_MESSAGE_BYTES} bytes; send a reference`);
-        dropIf(openBytes > MAX_OPEN_BYTES, "overLimit", `over ${MAX_OPEN_BYTES} bytes are not whole yet`);
+        limit(size, MAX_MESSAGE_BYTES, "bytes; send a reference");
+        limit(openBytes, MAX_OPEN_BYTES, "bytes are not whole yet");
         text += value;
       }
-      const givenUp = now() + UNDECIDED_MS;
-      while ((verdict = isAgent(sender)) === undefined && now() < givenUp) await change(givenUp - now(), signal);
-      dropIf(!verdict, "foreign", NOT_THE_AGENT);
+      trouble = "foreign";
+      const until = now() + UNDECIDED_MS;
+      while (!watch.isAgent_(sender, until)) await within<unknown>(until - now(), signal, watch.onChange_);
       trouble = "malformed";
-      return decodeMessage(text, streamId(reader));
+      return decodeMessage(text, (reader.info.id ?? reader.info.streamId) as string);
     } catch (error) {
       void discard(reader, chunks);
       if (signal.aborted) return;
-      counts[trouble]++;
-      warn(`a message from "${sender}" is dropped (${trouble}): ${(error as Error).message}`);
+      count(trouble, `a message from "${sender}" is dropped (${trouble}): ${(error as Error).message}`);
     } finally {
       openMessages--;
       openBytes -= size;
@@ -93,10 +95,7 @@ export const makeInbox = (
       senders.get(sender) ??
       inOrder<AgentMessage>((message, late) => {
         if (signal.aborted) return;
-        if (late) {
-          counts.late++;
-          warn(`the agent's message "${message.key}" came after later ones`);
-        }
+        if (late) count("late", `a message "${message.key}" came late`);
         deliver(message, sender);
       });
     senders.set(sender, start);

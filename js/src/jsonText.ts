@@ -9,7 +9,7 @@ type Path = readonly (string | number)[];
 export const LONE_SURROGATE = /[\ud800-\udfff]/u;
 
 /** A path as people write it: `items.2.name`. */
-export const pathText = (path: Path, whole: string): string => path.join(".") || whole;
+export const pathText = (path: Path): string => path.join(".") || "payload";
 
 /**
  * The value as compact JSON text. What has a `toJSON` is written as that says, like a Date; undefined properties are
@@ -19,30 +19,27 @@ export const pathText = (path: Path, whole: string): string => path.join(".") ||
  * levels, or what JSON has no form for (undefined in an array, a function, BigInt, Map, Promise …).
  */
 export const encodeJson = (given: unknown): string => {
-  /** Copies of the objects and arrays around the value: each is new, so one that contains itself just gets deep. */
-  const around: unknown[] = [];
-  const path: (string | number)[] = [];
+  /** The paths of copied objects and arrays: each copy is new, so one that contains itself just gets deep. */
+  const paths = new Map<unknown, Path>();
 
   return JSON.stringify(given, function (this: unknown, key: string, value) {
     const refuse = (what: string): never => {
-      throw new InvalidPayloadError(`${pathText(path.slice(0, 9), "payload")} ${what}`, { path });
+      throw new InvalidPayloadError(`${pathText(path)} is ${what}; send JSON (integers to 2^53-1)`, { path });
     };
-    const depth = around.indexOf(this) + 1;
+    const above = paths.get(this);
     const inArray = Array.isArray(this);
-    around.length = depth;
-    path.length = depth;
-    if (depth) path[depth - 1] = inArray ? +key : key;
+    const path = above ? [...above, inArray ? +key : key] : [];
 
-    if (value === undefined && depth && !inArray) return;
+    if (value === undefined && above && !inArray) return;
     const isNumber = typeof value === "number";
-    const tag = isNumber ? value : Object.prototype.toString.call(value).slice(8, -1);
+    const tag = isNumber ? value : {}.toString.call(value).slice(8, -1);
     if (LONE_SURROGATE.test(key) || (tag === "String" && LONE_SURROGATE.test(value)))
-      refuse("has a lone surrogate; remove it");
+      refuse("text with lone surrogates");
     if (isNumber ? !(Number.isSafeInteger(value) || value % 1) : !/^(Object|Array|String|Boolean|Null)$/.test(tag))
-      refuse(`is ${tag}, beyond JSON (whole numbers: to 2^53-1)`);
+      refuse(tag);
     if (!/^[OA]/.test(tag)) return value;
-    if (depth >= MAX_DEPTH) refuse(`… is over ${MAX_DEPTH} levels deep`);
-    around.push((value = tag === "Array" ? [...value] : { ...value }));
+    if (path.length >= MAX_DEPTH) refuse(`over ${MAX_DEPTH} levels deep`);
+    paths.set((value = tag === "Array" ? [...value] : { ...value }), path);
     return value;
   });
 };

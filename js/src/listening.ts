@@ -2,13 +2,14 @@
 
 import { MAX_TIMEOUT_MS } from "./contract.js";
 import { AgentUnavailableError, ClosedError, MessageTimeoutError } from "./errors.js";
+import { closedError } from "./presence.js";
 import type { AgentClient, CallOptions, ListenOptions, MessageMeta } from "./types.js";
 import { checkTimeout, within } from "./waiting.js";
 
 /** Why no message can come any more, if so. */
 const endOf = ({ presence: { state } }: AgentClient): Error | undefined =>
   state === "closed"
-    ? new ClosedError("the client was closed; make a new one")
+    ? closedError()
     : state === "lost"
       ? new AgentUnavailableError("the room was disconnected; connect it again", { state, waitedMs: 0 })
       : undefined;

@@ -3,6 +3,7 @@
 import { OVERTAKE_MS } from "./contract.js";
 
 interface Stream<T> {
+  /** It ended, or was overtaken. */
   done_?: true;
   message_?: T | undefined;
   timer_?: ReturnType<typeof setTimeout>;
@@ -16,9 +17,11 @@ interface Stream<T> {
  * @param deliver called with each message; `late`: messages that started after it were delivered before it.
  */
 export const inOrder = <T>(deliver: (message: T, late?: true) => void, patience: number = OVERTAKE_MS) => {
-  let queue: Stream<T>[] = [];
+  const queue: Stream<T>[] = [];
 
-  const flush = (): void => {
+  const settle = (stream: Stream<T>, message?: T): void => {
+    stream.done_ = true;
+    stream.message_ = message;
     while (queue[0]?.done_) {
       const { message_ } = queue.shift() as Stream<T>;
       if (message_) deliver(message_);
@@ -31,19 +34,12 @@ export const inOrder = <T>(deliver: (message: T, late?: true) => void, patience:
 
     return (message: T | undefined): void => {
       clearTimeout(stream.timer_);
-      stream.done_ = true;
-      stream.message_ = message;
-      const place = queue.indexOf(stream);
-      if (message)
-        if (place < 0) deliver(message, true);
-        else
-          for (const earlier of queue.slice(0, place))
-            if (!earlier.done_)
-              earlier.timer_ ??= setTimeout(() => {
-                queue = queue.filter((one) => one !== earlier);
-                flush();
-              }, patience);
-      flush();
+      if (!stream.done_) {
+        if (message)
+          for (const earlier of queue.slice(0, queue.indexOf(stream)))
+            if (!earlier.done_) earlier.timer_ ??= setTimeout(settle, patience, earlier);
+        settle(stream, message);
+      } else if (message) deliver(message, true); // overtaken
     };
   };
 };

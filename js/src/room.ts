@@ -1,7 +1,8 @@
 /** What is used of a LiveKit room, be it livekit-client's or @livekit/rtc-node's, and where the two differ. */
 
 export interface TextReader {
-  readonly info: object;
+  /** livekit-client's, rtc-node's. */
+  readonly info: { readonly id?: string; readonly streamId?: string };
   [Symbol.asyncIterator](): AsyncIterator<string>;
 }
 
@@ -42,27 +43,19 @@ interface Hidden {
   /** A room's: livekit-client's, rtc-node's. */
   state?: string;
   isConnected?: boolean;
-  /** A stream's: livekit-client's, rtc-node's. */
-  id?: string;
-  streamId?: string;
 }
 
-const infoOf = (participant: object): Hidden["participantInfo"] =>
-  (participant as Hidden).participantInfo ?? (participant as Hidden).info;
+/** Empty while livekit-client has told of a participant and has not put down its info. */
+export const infoOf = (participant: object): NonNullable<Hidden["participantInfo"]> =>
+  (participant as Hidden).participantInfo ?? (participant as Hidden).info ?? {};
 
 /** Also while it reconnects. */
 export const isConnected = (room: object): boolean =>
   (room as Hidden).isConnected ?? !/^(dis|connecting)/.test((room as Hidden).state as string);
 
-/**
- * Whether the participant can receive data; a request sent to it earlier would fail after seven seconds. livekit-client
- * tells of a participant before it has its info.
- */
-export const isActive = (participant: object): boolean => infoOf(participant)?.state === 2;
+/** The state of a participant that can receive data; a request sent to it earlier would fail after seven seconds. */
+export const ACTIVE = 2;
 
 /** Comparable within a room. */
 export const joinedAt = (participant: object): number =>
-  Number(infoOf(participant)?.joinedAtMs || infoOf(participant)?.joinedAt || Infinity);
-
-/** A stream's id. */
-export const streamId = ({ info }: TextReader): string => (info as Hidden).id ?? (info as Hidden).streamId ?? "";
+  Number(infoOf(participant).joinedAtMs || infoOf(participant).joinedAt || Infinity);

@@ -3,7 +3,7 @@
 import { issuesText } from "./envelope.js";
 import { InvalidReplyError } from "./errors.js";
 import type { Issue, MessageHandler, StandardSchema } from "./types.js";
-import { callSafely, report } from "./waiting.js";
+import { safely } from "./waiting.js";
 
 /**
  * The value as the schema gives it: `await fit(Quote, agent.ask("quote"))`. Rejects with `InvalidReplyError`, and with
@@ -17,7 +17,7 @@ export async function fit<T>(schema: StandardSchema<T>, value: unknown): Promise
     path: path.map((step) => (step as { key: PropertyKey }).key ?? step),
     message,
   })) as Issue[];
-  throw new InvalidReplyError(`what the agent sent does not fit: ${issuesText(issues, "value")}`, { reply, issues });
+  throw new InvalidReplyError(`what the agent sent does not fit: ${issuesText(issues)}`, { reply, issues });
 }
 
 /**
@@ -27,6 +27,11 @@ export async function fit<T>(schema: StandardSchema<T>, value: unknown): Promise
 export const fitting = <T>(schema: StandardSchema<T>, handler: MessageHandler<T>): MessageHandler => {
   let before: Promise<void> = Promise.resolve(); // a schema may take its time; the order stays
   return (payload, meta) => {
-    before = before.then(() => fit(schema, payload)).then((value) => void callSafely(handler, value, meta), report);
+    before = before
+      .then(() => fit(schema, payload))
+      .then(
+        (value) => void safely(() => handler(value, meta)),
+        (error) => safely(() => Promise.reject(error)),
+      );
   };
 };

@@ -12,26 +12,28 @@ type Reject = (reason: unknown) => void;
  * A promise that `start` settles, now or later, or `late` when `ms` are over, or the signal's reason when it is aborted.
  * What `start` returns is called at the end. Without `late` it resolves at the end of the time.
  */
-export const within = <T>(
+export const within = async <T>(
   ms: number,
   signal: AbortSignal | undefined,
   start: (resolve: Resolve<T>, reject: Reject) => (() => void) | undefined,
   late?: () => Error,
 ): Promise<T> => {
-  let timer: ReturnType<typeof setTimeout>;
-  let abort = () => {};
+  let timer: ReturnType<typeof setTimeout> | undefined;
   let stop: (() => void) | undefined;
-  return new Promise<T>((resolve, reject) => {
-    signal?.throwIfAborted();
-    abort = () => reject(signal?.reason);
-    signal?.addEventListener("abort", abort);
-    timer = setTimeout(() => (late ? reject(late()) : (resolve as () => void)()), ms);
-    stop = start(resolve, reject);
-  }).finally(() => {
+  let abort!: () => void;
+  if (signal?.aborted) throw signal.reason;
+  try {
+    return await new Promise<T>((resolve, reject) => {
+      abort = () => reject(signal?.reason);
+      signal?.addEventListener("abort", abort);
+      timer = setTimeout(() => (late ? reject(late()) : (resolve as () => void)()), ms);
+      stop = start(resolve, reject);
+    });
+  } finally {
     clearTimeout(timer);
     signal?.removeEventListener("abort", abort);
     stop?.();
-  });
+  }
 };
 
 /** The time in milliseconds, 10 s by default. Throws `InvalidTimeoutError`. */
@@ -40,17 +42,11 @@ export const checkTimeout = (ms: number = AGENT_WAIT_MS): number => {
   throw new InvalidTimeoutError(`timeoutMs must be 0 to ${MAX_TIMEOUT_MS}, not ${ms}`);
 };
 
-/** Where the platform's uncaught errors go. */
-export const report = (error: unknown): void => (globalThis.reportError ?? console.error)(error);
-
-/** Call a user's function, plain or async; what it throws is reported. */
-export const callSafely = async <Parameters extends unknown[]>(
-  work: (...parameters: Parameters) => unknown,
-  ...parameters: Parameters
-): Promise<void> => {
+/** Do what calls a user's function, plain or async; what that throws is reported. */
+export const safely = async (work: () => unknown): Promise<void> => {
   try {
-    await work(...parameters);
+    await work();
   } catch (error) {
-    report(error);
+    (globalThis.reportError ?? console.error)(error); // where the platform's uncaught errors go
   }
 };

@@ -40,7 +40,7 @@ test("a room takes one client", () => {
   client.close();
   const next = connectAgent(room);
   client.close();
-  expect(() => connectAgent(room)).toThrow("curb.message is taken; close() the room's other client");
+  expect(() => connectAgent(room)).toThrow("curb.message is taken; close the other client");
   next.close();
 });
 
