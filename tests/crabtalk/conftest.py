@@ -37,6 +37,7 @@ def script() -> ModelScript:
     script.on("long", text="x" * 50_000, chunk=1000)
     script.on("slow", text="late", delay=1.5)
     script.on("hello", text="Hello, world", chunk=5)
+    script.on("think", text="Yes.", thinking="hmm, is it?", chunk=6)
     script.on(
         "two tools",
         text="let me look. ",

@@ -19,6 +19,7 @@ from curb_client.crabtalk import (
     StreamChunk,
     StreamEnd,
     StreamStart,
+    StreamThinking,
     ToolResult,
     ToolsAnnounced,
     ToolsComplete,
@@ -65,6 +66,12 @@ async def test_a_stream_and_the_connection_after_it(client: CrabTalkClient) -> N
     assert run.end is events[-1]
     assert await client.stream("hello", session=run.session).text() == "Hello, world"
     assert len(client._others._idle) == 1
+
+
+async def test_what_the_model_thinks(client: CrabTalkClient) -> None:
+    events = [event async for event in client.stream("think", new_chat=True)]
+    assert [event.content for event in events if isinstance(event, StreamThinking)] == ["hmm, i", "s it?"]
+    assert [event.content for event in events if isinstance(event, StreamChunk)] == ["Yes."]
 
 
 async def test_tools_and_their_results(client: CrabTalkClient) -> None:

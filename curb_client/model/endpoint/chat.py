@@ -14,6 +14,8 @@ __all__ = ["chat_body", "chat_events"]
 def chat_body(answering: Answering) -> dict[str, Any]:
     """The answer whole."""
     message: dict[str, Any] = {"role": "assistant", "content": answering.answer.text or None, "refusal": None}
+    if answering.answer.thinking:
+        message["reasoning_content"] = answering.answer.thinking
     if answering.calls:
         message["tool_calls"] = [_call(call_id, call.tool, arguments) for call_id, call, arguments in answering.calls]
     choice = {"index": 0, "message": message, "finish_reason": _finish(answering), "logprobs": None}
@@ -33,6 +35,8 @@ def chat_events(answering: Answering, *, with_usage: bool) -> Iterator[str]:
 
 def _deltas(answering: Answering) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": ""}
+    for thought in answering.answer.thoughts():
+        yield {"reasoning_content": thought}
     for piece in answering.answer.pieces():
         yield {"content": piece}
     for index, (call_id, call, arguments) in enumerate(answering.calls):  # first id and name, then the arguments

@@ -33,6 +33,7 @@ class Answer:
 
     Attributes:
         text: what it says. calls: the tools that it calls, after the text.
+        thinking: what it thinks before that, as ``reasoning_content``; in chat completions alone.
         delay: seconds before the first byte of the answer; a comment keeps a stream alive meanwhile.
         status: of HTTP; another than 200 is an error, with ``error`` as its message.
         retry_after: seconds that an error tells the client to wait, a rate limit's say.
@@ -48,6 +49,7 @@ class Answer:
     retry_after: float | None = None
     chunk: int = 16
     cut_after: int | None = None
+    thinking: str = ""
 
     def __post_init__(self) -> None:
         if self.delay < 0 or self.chunk < 1 or (self.cut_after is not None and self.cut_after < 0):
@@ -57,7 +59,14 @@ class Answer:
 
     def pieces(self) -> list[str]:
         """The text as a stream carries it."""
-        return [self.text[at : at + self.chunk] for at in range(0, len(self.text), self.chunk)]
+        return self._in_pieces(self.text)
+
+    def thoughts(self) -> list[str]:
+        """What it thinks, as a stream carries it."""
+        return self._in_pieces(self.thinking)
+
+    def _in_pieces(self, text: str) -> list[str]:
+        return [text[at : at + self.chunk] for at in range(0, len(text), self.chunk)]
 
     def to_json(self) -> dict[str, Any]:
         """For a recording: what was said and called, or the error."""

@@ -57,6 +57,7 @@ class _Then(_Written):
     retry_after: Annotated[float, Field(ge=0)] | None = None
     chunk: Annotated[int, Field(ge=1)] = 16
     cut_after: Annotated[int, Field(ge=0)] | None = None
+    thinking: str = ""
 
 
 class _Rule(_Written):

@@ -98,6 +98,10 @@ class Runs:
         return Answering(answer, len(self.requests), int(time.time()), MODEL, request.render())
 
     async def _said(self, session: Session, answer: Answer) -> RunEvents:
+        for thought in answer.thoughts():
+            self.state.tell(session, pb.THINKING_DELTA)
+            yield pb.StreamEvent(thinking=pb.StreamThinking(content=thought))
+            await asyncio.sleep(0)
         for number, piece in enumerate(answer.pieces()):
             if answer.cut_after is not None and number >= answer.cut_after - 1:  # one piece before the text is the role
                 error = "internal error: stream error: error decoding response body"

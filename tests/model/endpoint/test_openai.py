@@ -94,6 +94,16 @@ class TestChat:
         assert "".join(texts) == "Good morning, and welcome to the parcel desk."
         assert chunks[-1].usage is not None
 
+    def test_thoughts(self, script: ModelScript, endpoint: ModelEndpoint) -> None:
+        script.on("think", text="Yes.", thinking="hm, is it?", chunk=4)
+        with client_of(endpoint) as client:
+            whole = client.chat.completions.create(model="m", messages=said("think")).choices[0].message
+            chunks = list(client.chat.completions.create(model="m", messages=said("think"), stream=True))
+        assert (whole.content, getattr(whole, "reasoning_content", None)) == ("Yes.", "hm, is it?")
+        deltas = [chunk.choices[0].delta for chunk in chunks]
+        thoughts = [delta.reasoning_content for delta in deltas if hasattr(delta, "reasoning_content")]
+        assert thoughts == ["hm, ", "is i", "t?"]
+
     def test_the_helper_for_streams(self, endpoint: ModelEndpoint) -> None:
         with (
             client_of(endpoint) as client,
