@@ -144,6 +144,14 @@ async def test_a_stream_is_told_to_its_caller_alone(curb_livekit: LiveKitServerH
         assert two.messages == []
 
 
+async def test_what_the_model_thinks_is_told(curb_livekit: LiveKitServerHandle, daemon: CrabDaemon) -> None:
+    async with staged(curb_livekit, daemon) as stage, stage.caller("one") as one:
+        await one.call.agent.ask(payloads.STREAM, {"content": "think"})
+        await one.until("end")
+        thoughts = [payload["content"] for key, payload in one.messages if key == "crab.thinking"]
+        assert "".join(thoughts) == "hmm, is it?"
+
+
 async def test_a_question_of_a_stream_and_of_an_ask(curb_livekit: LiveKitServerHandle, daemon: CrabDaemon) -> None:
     async with staged(curb_livekit, daemon) as stage, stage.caller("one") as one:
         assert (await refused(one, payloads.ANSWER, {"answer": "x"})).code == "no_question"
