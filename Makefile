@@ -26,8 +26,11 @@ test: lint test-main test-server test-agents test-crab ## lint, all tests; the r
 
 test-main: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## all tests on the newest livekit
 	@echo '== tests, livekit 1.2.1'
+	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m 'not real_crabtalk' $(ARGS)
+
+coverage: ## test-main, with the lines that no test reaches; twice the work
 	@rm -f .coverage .coverage.*
-	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m 'not real_crabtalk' --cov --cov-report=term $(ARGS)
+	@$(MAKE) test-main ARGS='--cov --cov-report=term $(ARGS)'
 
 test-server: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## every test with a room, on a real livekit-server
 	@echo '== tests with a room, livekit 1.2.1, on livekit-server'

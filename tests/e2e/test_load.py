@@ -80,13 +80,18 @@ def busy(livekit: LiveKitServerHandle) -> Iterator[Stage]:
                 process.kill()
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["one subscription", "public interface"])
-async def test_a_thousand_requests_at_once(busy: Stage, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("shared", "count"), [(True, 1000), (False, 300)], ids=["one subscription", "public interface"]
+)
+async def test_hundreds_of_requests_at_once(
+    busy: Stage, shared: bool, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the SDK's public interface, each costs as much as there are others under way."""
     if not shared:
         monkeypatch.setattr("curb_client.room.rpc._can_share", False)
     async with busy.client() as call:
-        asks = [call.agent.ask("double", number, timeout=60) for number in range(1000)]
-        assert await asyncio.gather(*asks) == [number * 2 for number in range(1000)]
+        asks = [call.agent.ask("double", number, timeout=60) for number in range(count)]
+        assert await asyncio.gather(*asks) == [number * 2 for number in range(count)]
 
 
 async def test_two_thousand_requests_a_hundred_in_flight_and_one_more(busy: Stage) -> None:
