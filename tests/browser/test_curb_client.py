@@ -118,7 +118,7 @@ async def test_two_tabs(context: BrowserContext, site: Site, stage: Stage, probl
 async def test_offline_and_online_again(
     context: BrowserContext, site: Site, stage: Stage, problems: Problems, version: str
 ) -> None:
-    problems.expect(f"{EXPECTED}|Failed to fetch|CORS policy|net::ERR")
+    problems.expect(f"{EXPECTED}|Failed to fetch|CORS policy|net::ERR|websocket error during connection establishment")
     scene = Scene(stage, (await open_apps(context, site, version)).app())
     async with scene.joined_agent():
         await join(scene.app, stage, "caller")

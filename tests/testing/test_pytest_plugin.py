@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 
 import pytest
 
 from curb_client.testing import LIVEKIT_SERVER_VERSION, LiveKitServerHandle
+from curb_client.testing.binary import cache_directory
+
+CACHE = cache_directory(os.environ).parents[1]
+"""Known before pytester gives its runs another home: livekit-server is not built anew for them."""
 
 ANSWERS = """
     import pytest
@@ -299,7 +304,10 @@ def test_the_marker_sets_the_call_up(runs: Runs) -> None:
 @pytest.mark.parametrize(
     "choice", [[], ["--livekit=embedded"], ["--livekit=server"]], ids=["default", "embedded", "server"]
 )
-def test_a_server_that_the_plugin_starts(pytester: pytest.Pytester, choice: list[str]) -> None:
+def test_a_server_that_the_plugin_starts(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, choice: list[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(CACHE))
     pytester.makepyfile(textwrap.dedent(ANSWERS))
     result = pytester.runpytest_subprocess("-o", "asyncio_default_fixture_loop_scope=function", *choice)
     result.assert_outcomes(passed=1)
