@@ -20,6 +20,7 @@ from curb_client.room.sdk import AGENT_KIND, is_active
 __all__ = ["AgentPresence", "AgentWatch"]
 
 _LOOK_AGAIN_SECONDS = 0.25
+_REASON_FOLLOWS_SECONDS = 1.0
 _LAST_WORDS_SECONDS = 10.0
 _ROOM_EVENTS: tuple[EventTypes, ...] = (
     "connection_state_changed",
@@ -98,6 +99,7 @@ class AgentWatch:
         self._room = room
         for event in _ROOM_EVENTS:
             room.on(event, self._look)
+        room.on("connection_state_changed", self._connection_changed)
         room.on("disconnected", self._room_lost)
         self._look()
 
@@ -108,6 +110,7 @@ class AgentWatch:
             return
         for event in _ROOM_EVENTS:
             room.off(event, self._look)
+        room.off("connection_state_changed", self._connection_changed)
         room.off("disconnected", self._room_lost)
 
     def lost(self, reason: str) -> None:
@@ -226,6 +229,16 @@ class AgentWatch:
             self._said_ready.add(agent.sid)
             return False
         return agent.sid in self._said_ready
+
+    def _connection_changed(self, state: rtc.ConnectionState.ValueType) -> None:
+        """Where a room is left while much goes on, the SDK may tell of its state alone, and not why."""
+        if state == rtc.ConnectionState.CONN_DISCONNECTED:
+            asyncio.get_running_loop().call_later(_REASON_FOLLOWS_SECONDS, self._lost_without_a_word, self._room)
+
+    def _lost_without_a_word(self, room: rtc.Room | None) -> None:
+        is_told = self._state in (AgentState.UNCONNECTED, AgentState.LOST, AgentState.CLOSED)
+        if room is not None and room is self._room and not is_told and not room.isconnected():
+            self._room_lost(rtc.DisconnectReason.UNKNOWN_REASON)
 
     def _room_lost(self, reason: rtc.DisconnectReason.ValueType) -> None:
         if self._will_rejoin(reason):

@@ -151,6 +151,24 @@ async def test_an_agent_that_withdraws_makes_room_for_another(room: FakeRoom, wa
     assert await chosen(watch) == "first", "it is back, and was there before"
 
 
+async def test_a_room_that_is_left_without_a_reason_is_lost_too(room: FakeRoom, watch: AgentWatch) -> None:
+    waiting = asyncio.ensure_future(chosen(watch, within=30))
+    await asyncio.sleep(0.05)
+    room.connected = False
+    room.happens("connection_state_changed", rtc.ConnectionState.CONN_DISCONNECTED)
+    with pytest.raises(AgentUnavailableError, match=r"disconnected for good \(UNKNOWN_REASON\)"):
+        await asyncio.wait_for(waiting, 10)
+
+
+async def test_a_reconnect_is_no_loss(room: FakeRoom, watch: AgentWatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("curb_client.room.presence._REASON_FOLLOWS_SECONDS", 0.01)
+    room.join(FakeParticipant())
+    room.happens("connection_state_changed", rtc.ConnectionState.CONN_RECONNECTING)
+    room.happens("connection_state_changed", rtc.ConnectionState.CONN_CONNECTED)
+    await asyncio.sleep(0.05)
+    assert await chosen(watch) == "agent"
+
+
 async def test_a_room_lost_for_good_fails_who_waits_at_once(room: FakeRoom, watch: AgentWatch) -> None:
     waiting = asyncio.ensure_future(chosen(watch, within=30))
     await asyncio.sleep(0.05)
