@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from livekit import rtc
-
 from curb_client import AgentCall, Call, CurbError, connect_room, join
 from curb_client.cli import insurance_desk
 from curb_client.cli.demo import Report, Step, try_steps
@@ -26,8 +24,9 @@ from curb_client.model import (
     ledger,
     render_ledger,
 )
-from curb_client.protocol.contract import CHAT_TOPIC, TRANSCRIPTION_TOPIC
+from curb_client.protocol.contract import CHAT_TOPIC
 from curb_client.testing import LiveKitServerHandle
+from curb_client.testing.hearing import Hearing
 
 __all__ = ["STEPS", "conversation", "run"]
 
@@ -203,20 +202,11 @@ async def _stage(server: LiveKitServerHandle, endpoint: ModelEndpoint) -> AsyncI
         AgentCall(room, settings=insurance_desk.settings_with(llm), adjustable=insurance_desk.ADJUSTABLE) as agent,
         join(server.url, token) as call,
     ):
-        reading: set[asyncio.Task[None]] = set()
-
-        async def read(reader: rtc.TextStreamReader) -> None:
-            replies.put_nowait(await reader.read_all())
-
-        def began(reader: rtc.TextStreamReader, identity: str) -> None:
-            task = asyncio.get_running_loop().create_task(read(reader))
-            reading.add(task)
-            task.add_done_callback(reading.discard)
-
-        call.room.register_text_stream_handler(TRANSCRIPTION_TOPIC, began)
+        hearing = Hearing(call.room, replies.put_nowait)
         serving = asyncio.create_task(insurance_desk.serve(agent, llm))
         try:
             yield Stage(call, agent, endpoint, replies)
         finally:
+            hearing.close()
             serving.cancel()
             await asyncio.wait({serving}, timeout=STEP_SECONDS)

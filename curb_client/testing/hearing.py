@@ -15,6 +15,7 @@ __all__ = ["Hearing"]
 
 READ_SECONDS: Final = 60.0
 """An agent that speaks writes its words while it says them."""
+_FINAL: Final = "lk.transcription_final"
 
 
 class Hearing:
@@ -46,9 +47,7 @@ class Hearing:
             task.cancel()
 
     def _began(self, reader: rtc.TextStreamReader, identity: str) -> None:
-        is_own = identity == self._room.local_participant.identity  # what an agent heard its caller say
-        is_interim = (reader.info.attributes or {}).get("lk.transcription_final") == "false"
-        if not is_own and not is_interim:
+        if identity != self._room.local_participant.identity:  # else it is what an agent heard its caller say
             task = asyncio.ensure_future(self._read(reader))
             self._reading.add(task)
             task.add_done_callback(self._reading.discard)
@@ -57,6 +56,8 @@ class Hearing:
         try:
             text = await asyncio.wait_for(reader.read_all(), READ_SECONDS)
         except asyncio.TimeoutError:
+            return
+        if (reader.info.attributes or {}).get(_FINAL) == "false":  # at its end: what is spoken begins as not final
             return
         self.texts.append(text)
         self._heard(text)

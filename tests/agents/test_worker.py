@@ -22,6 +22,7 @@ from curb_client.testing.agent_process import (
     wait_until_agent_answers,
     worker_environment,
 )
+from curb_client.testing.hearing import Hearing
 
 WORKER = str(Path(__file__).with_name("worker.py"))
 SPEAKING_WORKER = str(Path(__file__).with_name("speaking_worker.py"))
@@ -67,14 +68,7 @@ async def test_a_session_that_publishes_audio(server: LiveKitServerHandle, room:
         join(server.url, server.token("caller", room)) as call,
     ):
         said: asyncio.Queue[str] = asyncio.Queue()
-
-        async def keep(reader: rtc.TextStreamReader) -> None:
-            said.put_nowait(await reader.read_all())
-
-        reading: list[asyncio.Task[None]] = []
-        call.room.register_text_stream_handler(
-            "lk.transcription", lambda reader, identity: reading.append(asyncio.ensure_future(keep(reader)))
-        )
+        Hearing(call.room, said.put_nowait)
         await dispatch_worker(server, room, "speaks", process, within=60)
         await wait_until_agent_answers(process, call.agent, within=30)
         spoken = await call.agent.ask("say", {"text": "Good morning.", "seconds": 0.5}, timeout=30)
