@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
@@ -9,7 +11,7 @@ from typing import Any, Final, TypeVar
 from curb_client.crabtalk import crabtalk_pb2 as pb
 from curb_client.crabtalk.asking import REQUEST_SECONDS, Asking
 from curb_client.crabtalk.cron import daemon_schedule, quiet_time
-from curb_client.crabtalk.errors import AgentRunError, CrabTalkError, DaemonRefusedError, InvalidCronError
+from curb_client.crabtalk.errors import AgentRunError, CrabTalkError, DaemonNotFoundError, DaemonRefusedError, InvalidCronError
 from curb_client.crabtalk.operations import as_json_text, made
 from curb_client.crabtalk.replies import AgentEvents, PackageProgress
 from curb_client.crabtalk.run_stream import AgentRun
@@ -26,6 +28,8 @@ WAITING_SECONDS: Final = 120.0
 RUN_SECONDS: Final = 600.0
 SILENCE_SECONDS: Final = 330.0
 """Between two events of a run: a question waits five minutes for its answer."""
+LATE_QUESTION_SECONDS: Final = 0.1
+"""A daemon tells of a question first, and can give it up only when its own tool has begun to wait."""
 
 
 class CrabTalkClient(Asking):
@@ -159,7 +163,11 @@ class CrabTalkClient(Asking):
         Raises:
             DaemonNotFoundError: there is no such session.
         """
-        await self._ask(made(pb.KillMsg, session=_session(session)), pb.Pong, timeout)
+        message = made(pb.KillMsg, session=_session(session))
+        await self._ask(message, pb.Pong, timeout)
+        await asyncio.sleep(LATE_QUESTION_SECONDS)
+        with contextlib.suppress(DaemonNotFoundError):
+            await self._ask(message, pb.Pong, timeout)
 
     async def compact(self, session: int, *, timeout: float | None = None) -> str:
         """A summary of a session, by its model; the session keeps its messages.

@@ -46,6 +46,7 @@ def script() -> ModelScript:
     script.on("sleepy", calls=[Call("bash", {"command": "sleep 1; echo done"})])
     script.on(after="bash", text="tool said it")
     script.on("ask me", calls=[Call("ask_user", ASKING)])
+    script.on("look first", calls=[Call("bash", {"command": "sleep 0.02"}), Call("ask_user", ASKING)])
     script.on(after="ask_user", text="thank you")
     script.on("bad request", status=400, error="no such thing")
     script.on("cut", text="one two three four", chunk=4, cut_after=3)

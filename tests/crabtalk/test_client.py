@@ -27,7 +27,8 @@ from curb_client.crabtalk import (
 )
 from curb_client.crabtalk import crabtalk_pb2 as pb
 from curb_client.testing.crab_daemon import CrabDaemon
-from tests.crabtalk.conftest import QUESTION
+from curb_client.testing.fake_daemon.daemon import FakeDaemon
+from tests.crabtalk.conftest import QUESTION, script
 
 SECONDS = 30.0
 
@@ -124,6 +125,18 @@ async def test_a_question_is_given_up_with_its_session(client: CrabTalkClient) -
         elif isinstance(event, ToolResult):
             results.append(event.output)
     assert results == ["ask_user cancelled: reply channel closed"]
+
+
+async def test_a_question_that_the_daemon_does_not_wait_with_yet_is_given_up_too() -> None:
+    with FakeDaemon(script()) as daemon:
+        async with CrabTalkClient(daemon.address) as client:
+            results = []
+            async for event in client.stream("look first", new_chat=True):
+                if isinstance(event, AskUser):
+                    await client.kill(event.session)
+                elif isinstance(event, ToolResult):
+                    results.append(event.output)
+    assert results[1:] == ["ask_user cancelled: reply channel closed"]
 
 
 async def test_without_a_stream_nothing_can_be_asked(client: CrabTalkClient, daemon: CrabDaemon) -> None:
