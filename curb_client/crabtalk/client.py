@@ -11,7 +11,13 @@ from typing import Any, Final, TypeVar
 from curb_client.crabtalk import crabtalk_pb2 as pb
 from curb_client.crabtalk.asking import REQUEST_SECONDS, Asking
 from curb_client.crabtalk.cron import daemon_schedule, quiet_time
-from curb_client.crabtalk.errors import AgentRunError, CrabTalkError, DaemonNotFoundError, DaemonRefusedError, InvalidCronError
+from curb_client.crabtalk.errors import (
+    AgentRunError,
+    CrabTalkError,
+    DaemonNotFoundError,
+    DaemonRefusedError,
+    InvalidCronError,
+)
 from curb_client.crabtalk.operations import as_json_text, made
 from curb_client.crabtalk.replies import AgentEvents, PackageProgress
 from curb_client.crabtalk.run_stream import AgentRun

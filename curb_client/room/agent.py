@@ -32,7 +32,7 @@ from curb_client.room.handlers import AgentMessageHandler, AnsweredRequests, Han
 from curb_client.room.host_link import HostLink
 from curb_client.room.live_settings import LiveSettings
 from curb_client.room.outbox import Outbox
-from curb_client.room.sdk import claim, finish_within
+from curb_client.room.sdk import claim, finish_within, on_disconnected
 from curb_client.room.sends import AgentSends, HostAsks
 from curb_client.room.trace import Trace, Tracer
 
@@ -86,6 +86,7 @@ class AgentCall:
         self._asks = HostAsks(host, self._warnings, self._tracer)
         self._ready = asyncio.Event()
         self._release: Callable[[], None] = lambda: None
+        self._stop_waiting_for_its_end: Callable[[], None] = lambda: None
         self._entered = False
         self._on_hold = False
         self._hold_listeners: dict[object, Callable[[bool], Any]] = {}
@@ -100,7 +101,7 @@ class AgentCall:
         self._entered = True
         self._room.local_participant.register_rpc_method(MESSAGE, self._on_message)
         self._room.local_participant.register_rpc_method(UPDATE, self._on_update)
-        self._room.on("disconnected", self._room_lost)
+        self._stop_waiting_for_its_end = on_disconnected(self._room, self._room_lost)
         self._room.on("reconnected", self._reconnected)
         try:
             await self._say_ready(READY_VALUE)
@@ -142,7 +143,7 @@ class AgentCall:
         self._handlers.close()
         self._answers.cancel_all()
         self._ready.set()  # what is still held hears that the call is over
-        self._room.off("disconnected", self._room_lost)
+        self._stop_waiting_for_its_end()
         self._room.off("reconnected", self._reconnected)
         if self._room.isconnected():
             self._room.local_participant.unregister_rpc_method(MESSAGE)
@@ -384,7 +385,7 @@ class AgentCall:
         self._outbox.reconnected()
         call_safely(self._say_ready, READY_VALUE)
 
-    def _room_lost(self) -> None:
+    def _room_lost(self, _: rtc.DisconnectReason.ValueType) -> None:
         self._asks.close()
 
 

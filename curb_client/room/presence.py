@@ -15,12 +15,11 @@ from curb_client.errors import AgentUnavailableError, ClosedError
 from curb_client.protocol.contract import AVATAR_ATTRIBUTE, READY_ATTRIBUTE, READY_VALUE
 from curb_client.protocol.states import MISSING_STEP, AgentState, StateEvent, next_state
 from curb_client.room.callbacks import add_removable, call_safely
-from curb_client.room.sdk import AGENT_KIND, is_active
+from curb_client.room.sdk import AGENT_KIND, is_active, on_disconnected
 
 __all__ = ["AgentPresence", "AgentWatch"]
 
 _LOOK_AGAIN_SECONDS = 0.25
-_REASON_FOLLOWS_SECONDS = 1.0
 _LAST_WORDS_SECONDS = 10.0
 _ROOM_EVENTS: tuple[EventTypes, ...] = (
     "connection_state_changed",
@@ -65,6 +64,7 @@ class AgentWatch:
         self._agent_identity = agent_identity
         self._will_rejoin = will_rejoin
         self._room: rtc.Room | None = None
+        self._stop_waiting_for_its_end: Callable[[], None] = lambda: None
         self._agent: rtc.RemoteParticipant | None = None
         self._answered_sid: str | None = None
         self._said_ready: set[str] = set()
@@ -99,8 +99,7 @@ class AgentWatch:
         self._room = room
         for event in _ROOM_EVENTS:
             room.on(event, self._look)
-        room.on("connection_state_changed", self._connection_changed)
-        room.on("disconnected", self._room_lost)
+        self._stop_waiting_for_its_end = on_disconnected(room, self._room_lost)
         self._look()
 
     def detach(self) -> None:
@@ -110,8 +109,7 @@ class AgentWatch:
             return
         for event in _ROOM_EVENTS:
             room.off(event, self._look)
-        room.off("connection_state_changed", self._connection_changed)
-        room.off("disconnected", self._room_lost)
+        self._stop_waiting_for_its_end()
 
     def lost(self, reason: str) -> None:
         """The room was lost for good: callers fail at once."""
@@ -229,16 +227,6 @@ class AgentWatch:
             self._said_ready.add(agent.sid)
             return False
         return agent.sid in self._said_ready
-
-    def _connection_changed(self, state: rtc.ConnectionState.ValueType) -> None:
-        """Where a room is left while much goes on, the SDK may tell of its state alone, and not why."""
-        if state == rtc.ConnectionState.CONN_DISCONNECTED:
-            asyncio.get_running_loop().call_later(_REASON_FOLLOWS_SECONDS, self._lost_without_a_word, self._room)
-
-    def _lost_without_a_word(self, room: rtc.Room | None) -> None:
-        is_told = self._state in (AgentState.UNCONNECTED, AgentState.LOST, AgentState.CLOSED)
-        if room is not None and room is self._room and not is_told and not room.isconnected():
-            self._room_lost(rtc.DisconnectReason.UNKNOWN_REASON)
 
     def _room_lost(self, reason: rtc.DisconnectReason.ValueType) -> None:
         if self._will_rejoin(reason):

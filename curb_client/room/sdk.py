@@ -5,6 +5,7 @@ What the Python SDK (1.1.20 to 1.2) does that its users would not expect, all of
 * cancelling ``Room.connect`` makes the native side panic 15 seconds later and end the process;
 * the process may abort at interpreter exit, when a native thread calls back into a finalizing interpreter;
 * a stream whose sender stopped sending is never given up;
+* a room that is left while much goes on may be told of by its state alone, without the event and its reason;
 * ``perform_rpc`` and its time-outs: see :mod:`curb_client.room.rpc`.
 """
 
@@ -35,6 +36,7 @@ __all__ = [
     "disconnect",
     "finish_within",
     "is_active",
+    "on_disconnected",
     "read_text",
 ]
 
@@ -47,6 +49,7 @@ _ACTIVE_STATE: Final = rtc.ParticipantState.PARTICIPANT_STATE_ACTIVE
 CONNECT_SECONDS: Final = 15.0
 DISCONNECT_SECONDS: Final = 5.0
 STREAM_IDLE_SECONDS: Final = 15.0
+REASON_FOLLOWS_SECONDS: Final = 1.0
 _EXIT_PAUSE_SECONDS: Final = 0.05
 
 
@@ -151,6 +154,39 @@ async def connect(
 async def disconnect(room: rtc.Room, timeout: float = DISCONNECT_SECONDS) -> None:
     """Leave the room, also when cancelled; never raises and never takes longer than ``timeout`` seconds."""
     await asyncio.wait({_in_background(room.disconnect())}, timeout=timeout)
+
+
+def on_disconnected(room: rtc.Room, callback: Callable[[rtc.DisconnectReason.ValueType], object]) -> Callable[[], None]:
+    """Call ``callback`` with the reason, once, when the room was left or lost; returns what ends that.
+
+    Where the SDK tells of the state and not of the reason, that is a second later, with ``UNKNOWN_REASON``.
+    """
+    without_reason: asyncio.TimerHandle | None = None
+    is_removed = False
+
+    def disconnected(reason: rtc.DisconnectReason.ValueType) -> None:
+        remove()
+        callback(reason)
+
+    def state_changed(state: rtc.ConnectionState.ValueType) -> None:
+        nonlocal without_reason
+        if state == rtc.ConnectionState.CONN_DISCONNECTED and without_reason is None:
+            loop = asyncio.get_running_loop()
+            without_reason = loop.call_later(REASON_FOLLOWS_SECONDS, disconnected, rtc.DisconnectReason.UNKNOWN_REASON)
+
+    def remove() -> None:
+        nonlocal is_removed
+        if is_removed:
+            return
+        is_removed = True
+        if without_reason is not None:
+            without_reason.cancel()
+        room.off("disconnected", disconnected)
+        room.off("connection_state_changed", state_changed)
+
+    room.on("disconnected", disconnected)
+    room.on("connection_state_changed", state_changed)
+    return remove
 
 
 def _in_background(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -81,12 +81,16 @@ async def test_ask_host_fails_at_once_where_no_host_is_connected_or_the_call_end
                 await hostless.send.ask_host("human.requested", timeout=30)
 
 
-async def test_an_ask_ends_when_the_room_is_lost(stage: Stage) -> None:
+@pytest.mark.parametrize("tells_why", [True, False])
+async def test_an_ask_ends_when_the_room_is_lost(stage: Stage, tells_why: bool) -> None:
     host = RecordingHost()
     async with stage.agent(host=host) as agent:
         asking = asyncio.ensure_future(agent.send.ask_host("human.requested", timeout=60))
         await until(lambda: len(host.records) == 1)
-        await agent.room.simulate_scenario(rtc.SimulateScenarioKind.SIMULATE_SERVER_LEAVE)
+        if tells_why:
+            await agent.room.simulate_scenario(rtc.SimulateScenarioKind.SIMULATE_SERVER_LEAVE)
+        else:  # as LiveKit's SDK does at times
+            agent.room.emit("connection_state_changed", rtc.ConnectionState.CONN_DISCONNECTED)
         with pytest.raises(HostUnavailableError, match="the call ended while"):
             await asyncio.wait_for(asking, 10)
         assert await agent.send.to_client("news") is False

@@ -161,7 +161,7 @@ async def test_a_room_that_is_left_without_a_reason_is_lost_too(room: FakeRoom, 
 
 
 async def test_a_reconnect_is_no_loss(room: FakeRoom, watch: AgentWatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("curb_client.room.presence._REASON_FOLLOWS_SECONDS", 0.01)
+    monkeypatch.setattr("curb_client.room.sdk.REASON_FOLLOWS_SECONDS", 0.01)
     room.join(FakeParticipant())
     room.happens("connection_state_changed", rtc.ConnectionState.CONN_RECONNECTING)
     room.happens("connection_state_changed", rtc.ConnectionState.CONN_CONNECTED)

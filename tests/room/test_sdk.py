@@ -9,7 +9,8 @@ import pytest
 from livekit import rtc
 
 from curb_client.errors import RoomInUseError
-from curb_client.room.sdk import abandon, claim, finish_within
+from curb_client.room import sdk
+from curb_client.room.sdk import abandon, claim, finish_within, on_disconnected
 
 
 async def test_work_that_ends_in_time_gives_its_result() -> None:
@@ -122,3 +123,47 @@ def test_a_part_of_a_room_has_one_owner_at_a_time() -> None:
         claim(room, "a client", "fifth")
     release_again()
     claim(room, "a client", "fifth")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sdk, "REASON_FOLLOWS_SECONDS", 0.02)
+
+
+def room_and_reasons() -> tuple[rtc.Room, list[int]]:
+    return cast(rtc.Room, rtc.EventEmitter[str]()), []
+
+
+@pytest.mark.usefixtures("quick")
+async def test_the_end_of_a_room_is_told_once_and_with_its_reason() -> None:
+    room, reasons = room_and_reasons()
+    on_disconnected(room, reasons.append)
+    room.emit("connection_state_changed", rtc.ConnectionState.CONN_DISCONNECTED)
+    room.emit("disconnected", rtc.DisconnectReason.ROOM_DELETED)
+    room.emit("disconnected", rtc.DisconnectReason.ROOM_DELETED)
+    await asyncio.sleep(0.05)
+    assert reasons == [rtc.DisconnectReason.ROOM_DELETED]
+
+
+@pytest.mark.usefixtures("quick")
+async def test_the_end_of_a_room_is_told_where_the_sdk_gives_no_reason() -> None:
+    room, reasons = room_and_reasons()
+    on_disconnected(room, reasons.append)
+    room.emit("connection_state_changed", rtc.ConnectionState.CONN_RECONNECTING)
+    await asyncio.sleep(0.05)
+    assert reasons == []
+    room.emit("connection_state_changed", rtc.ConnectionState.CONN_DISCONNECTED)
+    await asyncio.sleep(0.05)
+    assert reasons == [rtc.DisconnectReason.UNKNOWN_REASON]
+
+
+@pytest.mark.usefixtures("quick")
+async def test_nobody_is_told_of_the_end_of_a_room_who_does_not_want_it_any_more() -> None:
+    room, reasons = room_and_reasons()
+    remove = on_disconnected(room, reasons.append)
+    room.emit("connection_state_changed", rtc.ConnectionState.CONN_DISCONNECTED)
+    remove()
+    remove()
+    room.emit("disconnected", rtc.DisconnectReason.ROOM_DELETED)
+    await asyncio.sleep(0.05)
+    assert reasons == []

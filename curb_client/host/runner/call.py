@@ -26,7 +26,7 @@ from curb_client.protocol.host_requests import HostMessage, StartCallRequest
 from curb_client.protocol.host_types import LiveCall
 from curb_client.protocol.types import EffectiveSettings
 from curb_client.room.callbacks import call_safely
-from curb_client.room.sdk import STANDARD_KIND, abandon, connect, disconnect
+from curb_client.room.sdk import STANDARD_KIND, abandon, connect, disconnect, on_disconnected
 
 __all__ = ["HostedCall", "current_session"]
 
@@ -82,6 +82,7 @@ class HostedCall:
         self._tell_ended = ended
         self._room = rtc.Room()
         self._call = RunnerAgentCall(self._room, host=record, trace=record.messages, **agent.call_options)
+        self._stop_waiting_for_its_end: Callable[[], None] = lambda: None
         self._ending = Ending()
         self._held = HeldMessages()
         self._changes: list[tuple[EffectiveSettings, Any]] | None = []
@@ -111,7 +112,7 @@ class HostedCall:
         """Join the room, and go on from there."""
         self._secrets.add(self._token)
         self._call.on_settings(self._settings_changed)
-        self._room.on("disconnected", self._room_ended)
+        self._stop_waiting_for_its_end = on_disconnected(self._room, self._room_ended)
         self._room.on("participant_connected", self._transfers.joined)
         self._room.on("participant_disconnected", self._somebody_left)
         self._life = asyncio.ensure_future(self._live())
@@ -264,6 +265,7 @@ class HostedCall:
                 task.cancel()
 
     def _over(self, reason: str) -> None:
+        self._stop_waiting_for_its_end()
         self._held.drop()
         self.state = "ended"
         self._secrets.remove(self._token)

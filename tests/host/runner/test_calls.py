@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -191,11 +192,23 @@ async def test_a_call_goes_on_when_the_agents_connection_is_made_anew(running: R
             assert await host.state(session_id) == "connected"
 
 
-async def test_the_end_of_the_agents_connection_ends_the_call(running: RunnerFactory) -> None:
+async def leave_with_a_reason(room: rtc.Room) -> None:
+    await room.simulate_scenario(rtc.SimulateScenarioKind.SIMULATE_SERVER_LEAVE)
+
+
+async def leave_without_a_reason(room: rtc.Room) -> None:
+    """What LiveKit's SDK does at times."""
+    room.emit("connection_state_changed", rtc.ConnectionState.CONN_DISCONNECTED)
+
+
+@pytest.mark.parametrize("how", [leave_with_a_reason, leave_without_a_reason])
+async def test_the_end_of_the_agents_connection_ends_the_call(
+    running: RunnerFactory, how: Callable[[rtc.Room], Awaitable[None]]
+) -> None:
     def function(call: AgentCall, context: CallContext) -> None:
         @call.on_message("leave", sender="host")
         async def leave(payload: Any, meta: Any) -> None:
-            await call.room.simulate_scenario(rtc.SimulateScenarioKind.SIMULATE_SERVER_LEAVE)
+            await how(call.room)
 
     async with running(function) as here, here.host.stream() as stream:
         host = here.host
