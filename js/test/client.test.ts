@@ -1,10 +1,9 @@
 /** Requests: what is sent, when, and how each ends. Time is virtual. */
 
 import { RpcError } from "livekit-client";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
 import { z } from "zod";
 import {
-  type AgentClient,
   type AgentUnavailableError,
   connectAgent,
   fit,
@@ -18,24 +17,7 @@ import {
 } from "../src/index.js";
 import { ending } from "./ending.js";
 import { FakeRoom, type Participant, participant, refusal } from "./fakeRoom.js";
-
-let room: FakeRoom;
-let client: AgentClient;
-
-beforeEach(() => {
-  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  room = new FakeRoom();
-  client = connectAgent(room);
-});
-
-afterEach(() => {
-  client.close();
-  expect(room.listening, "nothing stays registered in the room").toBe(0);
-  vi.useRealTimers();
-});
-
-const after = (ms: number) => vi.advanceTimersByTimeAsync(ms);
-const never = () => new Promise<string>(() => {});
+import { after, client, never, room } from "./stage.js";
 
 test("a message, as it travels, and its reply", async () => {
   room.join();

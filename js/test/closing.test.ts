@@ -1,8 +1,7 @@
 /** One client a room, what closing it ends, and how its errors are known. Time is virtual. */
 
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
 import {
-  type AgentClient,
   type AgentRefusedError,
   ClosedError,
   connectAgent,
@@ -15,24 +14,7 @@ import {
 } from "../src/index.js";
 import { ending } from "./ending.js";
 import { FakeRoom } from "./fakeRoom.js";
-
-let room: FakeRoom;
-let client: AgentClient;
-
-beforeEach(() => {
-  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  room = new FakeRoom();
-  client = connectAgent(room);
-});
-
-afterEach(() => {
-  client.close();
-  expect(room.listening, "nothing stays registered in the room").toBe(0);
-  vi.useRealTimers();
-});
-
-const after = (ms: number) => vi.advanceTimersByTimeAsync(ms);
-const never = () => new Promise<string>(() => {});
+import { after, client, never, room } from "./stage.js";
 
 test("a room takes one client", () => {
   expect(() => connectAgent(room)).toThrow(expect.objectContaining({ name: "RoomInUseError" }));

@@ -1,33 +1,18 @@
 /** What a peer may make the client keep. Time is virtual. */
 
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type AgentClient, connectAgent } from "../src/index.js";
-import { FakeRoom, participant } from "./fakeRoom.js";
+import { beforeEach, expect, test } from "vitest";
+import { participant } from "./fakeRoom.js";
+import { after, client, room, warned } from "./stage.js";
 
 const MIB = 2 ** 20;
 
-let room: FakeRoom;
-let client: AgentClient;
-let warned: string[];
 let got: unknown[];
 
 beforeEach(() => {
-  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  warned = [];
-  vi.spyOn(console, "warn").mockImplementation((text) => void warned.push(text));
-  room = new FakeRoom();
   room.join();
-  client = connectAgent(room);
   got = [];
   client.on("form", (payload) => got.push(payload));
 });
-
-afterEach(() => {
-  client.close();
-  vi.useRealTimers();
-});
-
-const after = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 
 test("a message over 4 MiB is dropped as soon as that shows, and the rest of it not kept", async () => {
   const big = room

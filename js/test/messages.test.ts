@@ -1,39 +1,12 @@
 /** The agent's messages: which of them come, in what order, to whom; and the agent's presence. Time is virtual. */
 
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
 import { z } from "zod";
-import {
-  type AgentClient,
-  type AgentPresence,
-  connectAgent,
-  fit,
-  fitting,
-  type MessageMeta,
-  messages,
-  waitFor,
-} from "../src/index.js";
+import { type AgentPresence, connectAgent, fit, fitting, type MessageMeta, messages, waitFor } from "../src/index.js";
 import { FakeRoom, participant, Stream } from "./fakeRoom.js";
+import { after, client, room, warned } from "./stage.js";
 
-let room: FakeRoom;
-let client: AgentClient;
-let warned: string[];
-
-beforeEach(() => {
-  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  warned = [];
-  vi.spyOn(console, "warn").mockImplementation((text) => void warned.push(text));
-  room = new FakeRoom();
-  room.join();
-  client = connectAgent(room);
-});
-
-afterEach(() => {
-  client.close();
-  expect(room.listening).toBe(0);
-  vi.useRealTimers();
-});
-
-const after = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+beforeEach(() => void room.join());
 
 const listen = (key: string): unknown[] => {
   const got: unknown[] = [];
