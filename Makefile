@@ -9,14 +9,19 @@ VENV := .venv
 AGENTS := .venv-agents
 NODE_AGENT := examples/node-agent
 BROWSER := tests/browser
-PIP_FLAGS := --quiet --disable-pip-version-check --require-hashes
+PIP_FLAGS := --quiet --disable-pip-version-check --require-hashes --no-compile
 WORKERS ?= 3
-# Not the plugin's, which are about pytest, nor the demo's: test-main runs it on both servers. What the demos tell of a
-# broken step has nothing to do with the server.
+RUN_TESTS := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Not those about pytest, about pages or about what a demo tells of a broken step: they need a room, and any is good for
+# them. Nor the demo's: test-main runs it on both servers.
 ROOM_TESTS := -m 'livekit and not real_crabtalk' --ignore=tests/testing/test_pytest_plugin.py --ignore=tests/cli/test_demo.py \
+	--ignore=tests/testing/test_failure_reports.py --ignore=tests/host/test_runner_fixture.py --ignore=tests/docs \
 	-k 'not step_can_fail and not broken_steps and not first_steps and not records_that_do_not_come'
 
-.PHONY: help demo test test-main test-server test-agents test-crab test-repeat test-long coverage lint format bench conformance servers-page parity fuzz js js-static proto lock schema clean
+# What no test imports is never compiled, and what they do only once.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo test setup test-main test-server test-agents test-crab test-repeat test-long coverage lint format bench conformance servers-page parity fuzz js js-static proto lock schema clean
 
 help:
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -24,11 +29,15 @@ help:
 demo: $(VENV)/ready ## show an app and an agent exchanging messages
 	@$(VENV)/bin/curb-client demo
 
-test: lint test-main test-server test-agents test-crab ## lint, all tests; the room tests on a real server too, and on livekit 1.1.21
+test: ## lint, all tests; the room tests on a real server too, and on livekit 1.1.21
+	@$(MAKE) --silent -j4 setup
+	@$(MAKE) --silent -j1 lint test-main test-server test-agents test-crab
+
+setup: $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready $(AGENTS)/node-ready
 
 test-main: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## all tests on the newest livekit
 	@echo '== tests, livekit 1.2.1'
-	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m 'not real_crabtalk' $(ARGS)
+	@$(VENV)/bin/python -m pytest $(RUN_TESTS) -m 'not real_crabtalk' $(ARGS)
 
 coverage: ## test-main, with the lines that no test reaches; twice the work
 	@rm -f .coverage .coverage.*
@@ -36,11 +45,11 @@ coverage: ## test-main, with the lines that no test reaches; twice the work
 
 test-server: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## every test with a room, on a real livekit-server
 	@echo '== tests with a room, livekit 1.2.1, on livekit-server'
-	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(ROOM_TESTS) --livekit=server $(ARGS)
+	@$(VENV)/bin/python -m pytest $(RUN_TESTS) $(ROOM_TESTS) --livekit=server $(ARGS)
 
 test-agents: $(AGENTS)/node-ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready ## the room tests beside livekit-agents, on livekit 1.1.21
 	@echo '== room tests, livekit 1.1.21 and livekit-agents'
-	@$(AGENTS)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/room tests/e2e tests/agents --ignore-glob='*/test_faults*' --ignore-glob='*/test_hostile*' $(ARGS)
+	@$(AGENTS)/bin/python -m pytest $(RUN_TESTS) tests/room tests/e2e tests/agents --ignore-glob='*/test_faults*' --ignore-glob='*/test_hostile*' $(ARGS)
 
 test-crab: $(VENV)/ready $(VENV)/crabtalk ## the tests with a CrabTalk daemon on the real one, where it is there
 	@echo '== tests with a CrabTalk daemon, on the real one'
@@ -48,7 +57,7 @@ test-crab: $(VENV)/ready $(VENV)/crabtalk ## the tests with a CrabTalk daemon on
 
 test-repeat: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## the tests with a room ten times (TIMES=10) on both servers: a flaky test is a failing test
 	@for n in $$(seq $${TIMES:-10}); do for server in embedded server; do echo "== round $$n, $$server"; \
-		$(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile $(ROOM_TESTS) --livekit=$$server $(ARGS) \
+		$(VENV)/bin/python -m pytest -q $(RUN_TESTS) $(ROOM_TESTS) --livekit=$$server $(ARGS) \
 		|| exit 1; done; done
 
 test-long: $(VENV)/ready $(VENV)/livekit-server ## 200 process exits, none of which may abort; 200 calls, and 500 on the embedded server, that leave nothing
@@ -75,7 +84,7 @@ servers-page: $(VENV)/ready ## write the table of one-server tests in docs/serve
 
 parity: $(VENV)/ready $(VENV)/livekit-server $(BROWSER)/node_modules/ready js/node_modules/ready ## play every scenario with every client on both servers; write docs/parity.md and the pictures of pages anew
 	@rm -rf .parity
-	@for server in embedded server; do CURB_PARITY=.parity $(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist loadfile \
+	@for server in embedded server; do CURB_PARITY=.parity $(VENV)/bin/python -m pytest -q $(RUN_TESTS) \
 		tests/parity tests/browser/test_curb_client_pages.py --deselect tests/parity/test_table.py --livekit=$$server $(ARGS) || exit 1; done
 	@$(VENV)/bin/python -m tests.parity.table .parity
 

@@ -6,7 +6,10 @@ import re
 
 from playwright.async_api import BrowserContext, ConsoleMessage, WebError
 
-__all__ = ["Problems"]
+__all__ = ["CONNECTION_ENDS", "Problems"]
+
+CONNECTION_ENDS = "DataChannel error|closed unexpectedly|WebSocket connection to|resume failed|error sending data"
+"""livekit-client's own words in the console while a connection ends or comes back; which of them is chance."""
 
 
 class Problems:

@@ -12,9 +12,8 @@ from playwright.async_api import BrowserContext
 
 from tests.browser.livekit_page import LiveKitPage, call_of, open_livekit_page
 from tests.browser.peer import Peer
-from tests.browser.problems import Problems
+from tests.browser.problems import CONNECTION_ENDS, Problems
 from tests.browser.site import Site
-from tests.browser.test_reconnects import EXPECTED
 from tests.e2e.conftest import Stage, until
 
 pytestmark = [pytest.mark.livekit, pytest.mark.asyncio(loop_scope="module")]
@@ -36,7 +35,7 @@ def published(agent: Peer) -> list[tuple[int, int, bool]]:
 
 
 async def test_a_page_that_publishes(tab: LiveKitPage, stage: Stage, problems: Problems) -> None:
-    problems.expect(EXPECTED)
+    problems.expect(CONNECTION_ENDS)
     async with call_of(tab, stage) as agent:
         await tab.run("room.localParticipant.setMicrophoneEnabled(true).then(() => 1)")
         await until(lambda: published(agent) == [(AUDIO, MICROPHONE, False)], what="the microphone")
@@ -63,7 +62,7 @@ async def test_a_page_that_publishes(tab: LiveKitPage, stage: Stage, problems: P
 
 @pytest.mark.parametrize("scenario", ["signal-reconnect", "full-reconnect"], ids=["resumed", "made anew"])
 async def test_a_published_track_survives(tab: LiveKitPage, stage: Stage, problems: Problems, scenario: str) -> None:
-    problems.expect(EXPECTED)
+    problems.expect(CONNECTION_ENDS)
     async with call_of(tab, stage) as agent:
         await tab.run("room.localParticipant.setMicrophoneEnabled(true).then(() => 1)")
         await until(lambda: published(agent) == [(AUDIO, MICROPHONE, False)], what="the microphone")

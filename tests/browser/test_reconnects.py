@@ -10,13 +10,10 @@ import pytest
 from curb_client.testing.embedded import EmbeddedServer
 from tests.browser.livekit_page import LiveKitPage, call_of
 from tests.browser.peer import Peer, peer_in
-from tests.browser.problems import Problems
+from tests.browser.problems import CONNECTION_ENDS, Problems
 from tests.e2e.conftest import Stage, until
 
 pytestmark = [pytest.mark.livekit, pytest.mark.asyncio(loop_scope="module")]
-
-EXPECTED = "DataChannel error|WebSocket connection to|resume failed|error sending data"
-"""In the console, while a connection is away."""
 
 
 async def check_calls_and_texts(tab: LiveKitPage, agent: Peer, identity: str = "caller") -> None:
@@ -38,7 +35,7 @@ async def check_calls_and_texts(tab: LiveKitPage, agent: Peer, identity: str = "
 async def test_an_interruption(
     tab: LiveKitPage, stage: Stage, problems: Problems, scenario: str, first_told: str
 ) -> None:
-    problems.expect(EXPECTED)
+    problems.expect(CONNECTION_ENDS)
     async with call_of(tab, stage) as agent:
         before = agent.sid_of("caller")
         await tab.run("(scenario) => room.simulateScenario(scenario).then(() => 1)", scenario)
@@ -56,7 +53,7 @@ async def test_an_interruption(
 
 
 async def test_a_call_that_waits_while_signalling_is_away(tab: LiveKitPage, stage: Stage, problems: Problems) -> None:
-    problems.expect(EXPECTED)
+    problems.expect(CONNECTION_ENDS)
     async with call_of(tab, stage) as agent:
         asked: Any = asyncio.ensure_future(tab.ask("agent", "slow", "a second"))
         await until(lambda: agent.slow_calls == 1, what="the call has come")
@@ -67,7 +64,7 @@ async def test_a_call_that_waits_while_signalling_is_away(tab: LiveKitPage, stag
 
 @pytest.mark.livekit_only("embedded", reason="livekit-server has no way to cut what data travel through")
 async def test_a_transport_that_is_cut(tabs: list[LiveKitPage], stage: Stage, problems: Problems) -> None:
-    problems.expect(EXPECTED)
+    problems.expect(CONNECTION_ENDS)
     assert isinstance(stage.server, EmbeddedServer)
     async with peer_in(stage, "agent", kind="agent") as agent:
         for tab in tabs:

@@ -11,7 +11,7 @@ from playwright.async_api import BrowserContext
 
 from tests.browser.livekit_page import LiveKitPage, call_of, open_livekit_page
 from tests.browser.peer import Peer
-from tests.browser.problems import Problems
+from tests.browser.problems import CONNECTION_ENDS, Problems
 from tests.browser.site import Site
 from tests.e2e.conftest import Stage, until
 
@@ -59,7 +59,10 @@ async def test_two_tabs(tab: LiveKitPage, stage: Stage, context: BrowserContext,
         assert await tab.ask("agent") == ["ok", "caller:hello"]
 
 
-async def test_two_tabs_with_one_identity(tab: LiveKitPage, stage: Stage, context: BrowserContext, site: Site) -> None:
+async def test_two_tabs_with_one_identity(
+    tab: LiveKitPage, stage: Stage, context: BrowserContext, site: Site, problems: Problems
+) -> None:
+    problems.expect(CONNECTION_ENDS)
     second = await open_second(context, site, tab)
     async with call_of(tab, stage) as agent:
         first_sid = agent.room.remote_participants["caller"].sid
@@ -111,8 +114,7 @@ async def _loses_the_room(tab: LiveKitPage, stage: Stage, agent: Peer, livekit: 
 async def test_the_end_of_a_stay(
     tab: LiveKitPage, stage: Stage, problems: Problems, end: Any, told: str, seen: int | None
 ) -> None:
-    # where the server is quicker to close its channels than the page
-    problems.expect("Unknown DataChannel error|DataChannel error on .* User-Initiated Abort|closed unexpectedly")
+    problems.expect(CONNECTION_ENDS)
     async with (
         call_of(tab, stage) as agent,
         api.LiveKitAPI(stage.url, stage.server.api_key, stage.server.api_secret) as livekit,

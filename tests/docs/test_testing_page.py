@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from curb_client.testing import LiveKitServerHandle
+from tests.conftest import CHILD_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -31,7 +32,7 @@ def environment(server: LiveKitServerHandle) -> dict[str, str]:
         "PIP_NO_INDEX": "1",  # whatever the page installs is here already: nothing is fetched
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "npm_config_offline": "true",
-        "PYTEST_ADDOPTS": "-p no:cacheprovider",
+        "PYTEST_ADDOPTS": f"{CHILD_OPTIONS} -p no:cacheprovider",
     }
 
 

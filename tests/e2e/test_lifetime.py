@@ -449,7 +449,7 @@ def test_rejoining_needs_a_function_that_makes_tokens() -> None:
 
 async def test_no_process_aborts_at_its_exit(stage: Stage) -> None:
     """Without the pause at the exit, one process in ten that leaves in a hurry ends with status 134."""
-    exits = int(os.environ.get("CURB_EXITS", "30"))
+    exits = int(os.environ.get("CURB_EXITS", "16"))
     two_at_a_time = asyncio.Semaphore(2)
 
     async def one(number: int) -> tuple[int | None, str, str]:

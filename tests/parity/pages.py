@@ -6,14 +6,15 @@ from playwright.async_api import BrowserContext
 
 from curb_client import static
 from tests.browser.livekit_page import put_livekit_client
+from tests.browser.problems import CONNECTION_ENDS
 from tests.browser.site import Site
 from tests.parity.apps import FOLDER, PAGE_SCRIPT, PageApps
 
 __all__ = ["EXPECTED", "VERSIONS", "open_apps"]
 
 VERSIONS = ("2.9.9", "2.23.0")
-EXPECTED = "DataChannel error|WebSocket connection to|resume failed|error sending data|for unexpected RPC request"
-"""LiveKit's own words in the console while a connection ends or comes back, and when an agent answers as it leaves."""
+EXPECTED = f"{CONNECTION_ENDS}|for unexpected RPC request"
+"""LiveKit's own words in the console, also when an agent answers as it leaves."""
 
 
 async def open_apps(context: BrowserContext, site: Site, version: str) -> PageApps:
