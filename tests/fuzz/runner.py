@@ -27,7 +27,7 @@ __all__ = ["ARTIFACTS", "Outcome", "find", "fuzz", "fuzz_here", "names", "why_no
 ROOT: Final = Path(__file__).parents[2]
 ARTIFACTS: Final = ROOT / ".fuzz"
 """Where the inputs are kept that a target failed with."""
-MODULES: Final = ("tests.fuzz.protocol_targets", "tests.fuzz.embedded_targets")
+MODULES: Final = ("tests.fuzz.protocol_targets", "tests.fuzz.embedded_targets", "tests.fuzz.crabtalk_targets")
 BROKEN: Final = "tests.fuzz.broken_target"
 INSTRUMENTED: Final = ("curb_client", "aiortc", "google.protobuf.json_format")
 SECONDS_AN_INPUT: Final = 10
