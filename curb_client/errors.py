@@ -203,11 +203,13 @@ class InvalidReplyError(CurbError):
 
     Attributes:
         reply: what came, decoded if it could be.
+        issues: where it does not fit, each with ``path`` and ``message``; may be empty.
     """
 
-    def __init__(self, message: str, reply: object = None) -> None:
+    def __init__(self, message: str, reply: object = None, issues: Sequence[Issue] = ()) -> None:
         super().__init__(message)
         self.reply = reply
+        self.issues: tuple[Issue, ...] = tuple(issues)
 
 
 class MessageTimeoutError(CurbError, TimeoutError):

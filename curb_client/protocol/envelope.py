@@ -22,7 +22,7 @@ from curb_client.protocol.contract import (
     RefusalCode,
 )
 from curb_client.protocol.json_text import decode_json, encode_json, utf8_size
-from curb_client.protocol.types import AgentMessage, Issue, MessageRequest, RefusalData, issues_of
+from curb_client.protocol.types import AgentMessage, EffectiveSettings, Issue, MessageRequest, RefusalData, issues_of
 
 __all__ = [
     "MalformedTextError",
@@ -184,6 +184,23 @@ def decode_reply(text: str) -> object:
     if not isinstance(answer, dict):
         raise InvalidReplyError(f"the agent's answer is not a JSON object: {text!r:.200}", answer)
     return answer.get("reply")
+
+
+def decode_settings(text: str) -> EffectiveSettings:
+    """The settings in the answer to ``curb.update``.
+
+    Raises:
+        InvalidReplyError: the answer is none.
+    """
+    try:
+        answer = decode_json(text)
+    except ValueError as error:
+        raise InvalidReplyError(f"the answer to the update is not JSON ({error}): {text!r:.200}", text) from None
+    try:
+        return EffectiveSettings.from_wire(answer)
+    except ValidationError as error:
+        issues = issues_of(error, answer)
+        raise InvalidReplyError(f"the answer to the update is no settings: {error}", answer, issues) from None
 
 
 def encode_refusal(refusal: Refusal) -> tuple[str, str]:

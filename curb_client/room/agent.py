@@ -138,18 +138,25 @@ class AgentCall:
         self._entered = False
         if self._saying_again is not None:
             self._saying_again.cancel()
-        await self._outbox.aclose()
+        try:
+            await self._outbox.aclose()
+        finally:  # also when cancelled
+            self._end_what_waits()
+            try:
+                if self._room.isconnected():
+                    self._room.local_participant.unregister_rpc_method(MESSAGE)
+                    self._room.local_participant.unregister_rpc_method(UPDATE)
+                    await self._say_ready("")
+            finally:
+                self._release()
+
+    def _end_what_waits(self) -> None:
         self._asks.close()
         self._handlers.close()
         self._answers.cancel_all()
         self._ready.set()  # what is still held hears that the call is over
         self._stop_waiting_for_its_end()
         self._room.off("reconnected", self._reconnected)
-        if self._room.isconnected():
-            self._room.local_participant.unregister_rpc_method(MESSAGE)
-            self._room.local_participant.unregister_rpc_method(UPDATE)
-            await self._say_ready("")
-        self._release()
 
     # Handlers
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-__all__ = ["Warnings", "add_removable", "call_safely", "logger"]
+__all__ = ["Warnings", "add_removable", "add_under", "call_safely", "logger"]
 
 T = TypeVar("T")
 
@@ -24,6 +24,19 @@ def add_removable(items: dict[object, T], item: T) -> Callable[[], None]:
 
     def remove() -> None:
         items.pop(token, None)
+
+    return remove
+
+
+def add_under(items: dict[str, dict[object, T]], key: str, item: T) -> Callable[[], None]:
+    """As :func:`add_removable`, in the items of a key; of a key without any, nothing is left."""
+    group = items.setdefault(key, {})
+    take_out = add_removable(group, item)
+
+    def remove() -> None:
+        take_out()
+        if not group and items.get(key) is group:
+            del items[key]
 
     return remove
 

@@ -10,16 +10,22 @@ from types import TracebackType
 from typing import Any, Final, TypeVar, overload
 
 from livekit import rtc
-from pydantic import ValidationError
 from typing_extensions import Self
 
-from curb_client.errors import ClosedError, InvalidReplyError, UsageError
+from curb_client.errors import ClosedError, UsageError
 from curb_client.protocol.contract import AGENT_WAIT_SECONDS, EXCHANGE_SECONDS, MAX_COUNTED_KEYS, MESSAGE, UPDATE
-from curb_client.protocol.envelope import check_key, decode_refusal, decode_reply, encode_request, encode_update
+from curb_client.protocol.envelope import (
+    check_key,
+    decode_refusal,
+    decode_reply,
+    decode_settings,
+    encode_request,
+    encode_update,
+)
 from curb_client.protocol.states import AgentState
 from curb_client.protocol.types import AgentMessage, EffectiveSettings, SessionUpdate
 from curb_client.room.arguments import NO_PAYLOAD, check_timeout
-from curb_client.room.callbacks import Warnings, add_removable, call_safely
+from curb_client.room.callbacks import Warnings, add_under, call_safely
 from curb_client.room.inbox import Inbox, MessageCounts
 from curb_client.room.presence import AgentPresence, AgentWatch
 from curb_client.room.rpc import start_rpc
@@ -221,10 +227,7 @@ class AgentClient:
         body = settings.to_wire() if isinstance(settings, SessionUpdate) else settings
         with self._tracer.exchange("ask", "answer", key=UPDATE, payload=body) as traced:
             answer = traced.text = await self._request(UPDATE, encode_update(body), timeout)
-        try:
-            return EffectiveSettings.model_validate_json(answer)
-        except ValidationError as error:
-            raise InvalidReplyError(f"the answer to the update is no settings: {error}", answer) from None
+        return decode_settings(answer)
 
     async def _message(self, key: str, payload: object, timeout: float | None, message_id: str | None) -> str:
         request_id = str(uuid.uuid4()) if message_id is None else message_id
@@ -339,15 +342,7 @@ class AgentClient:
     def _add(self, key: str, handler: MessageHandler) -> Callable[[], None]:
         if self._closed:
             raise ClosedError(_CLOSED)
-        handlers = self._handlers.setdefault(key, {})
-        take_out = add_removable(handlers, handler)
-
-        def remove() -> None:
-            take_out()
-            if not handlers and self._handlers.get(key) is handlers:
-                del self._handlers[key]  # keys may be made up for one wait each
-
-        return remove
+        return add_under(self._handlers, key, handler)
 
     def _deliver(self, message: AgentMessage, sender_identity: str) -> None:
         handlers = self._handlers.get(message.key)

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from curb_client.errors import AuthoringError, InvalidKeyError
 from curb_client.protocol.contract import REMEMBERED_REQUESTS, SENDERS, RefusalCode, Sender
 from curb_client.protocol.envelope import Refusal, check_key
-from curb_client.room.callbacks import add_removable, logger
+from curb_client.room.callbacks import add_under, logger
 from curb_client.room.typed import SchemaMismatchError, parse_as
 
 __all__ = ["AgentMessageHandler", "AnsweredRequests", "HandlerTable", "RequestMeta"]
@@ -78,7 +78,7 @@ class HandlerTable:
             raise AuthoringError(f"on_message: sender is {sender!r}; it must be one of {', '.join(SENDERS)}")
         if not callable(function):
             raise AuthoringError(f"on_message: the handler of {key!r} is no function but {type(function).__name__}")
-        return add_removable(self._handlers.setdefault(key, {}), _Handler(sender, schema, function))
+        return add_under(self._handlers, key, _Handler(sender, schema, function))
 
     async def handle(self, key: str, payload: object, meta: RequestMeta) -> object:
         """Run the handlers of this key and sender; the reply is the last-added one's.

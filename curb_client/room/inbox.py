@@ -156,7 +156,10 @@ class Inbox:
         except _OverLimitError as error:
             self._over_limit(sender, str(error))
             return None
-        except (rtc.StreamError, TimeoutError, UnicodeError) as error:
+        except UnicodeError as error:
+            self._malformed(sender, f"not UTF-8 ({error})")
+            return None
+        except (rtc.StreamError, TimeoutError) as error:
             self._counts.incomplete += 1
             self._warnings.once(f"a message from {sender!r}", f"incomplete ({error})", "dropped")
             return None
@@ -166,8 +169,7 @@ class Inbox:
         try:
             message = decode_message(text)
         except MalformedTextError as error:
-            self._counts.malformed += 1
-            self._warnings.once(f"a message from {sender!r}", f"malformed ({error})", "dropped")
+            self._malformed(sender, str(error))
             return None
         return message if message.id else message.model_copy(update={"id": reader.info.stream_id})
 
@@ -178,6 +180,10 @@ class Inbox:
         while (verdict := self._is_agent(sender)) is None and loop.time() < given_up:  # noqa: ASYNC110 - rare, and short
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         return bool(verdict)
+
+    def _malformed(self, sender: str, what: str) -> None:
+        self._counts.malformed += 1
+        self._warnings.once(f"a message from {sender!r}", f"malformed ({what})", "dropped")
 
     def _foreign(self, sender: str) -> None:
         self._counts.foreign += 1

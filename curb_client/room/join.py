@@ -154,9 +154,11 @@ class Call:
     ) -> None:
         if self._rejoining is not None:
             self._rejoining.cancel()
-        await self.agent.aclose()
-        if self._room is not None:
-            await disconnect(self._room)
+        try:
+            await self.agent.aclose()
+        finally:  # also when cancelled
+            if self._room is not None:
+                await disconnect(self._room)
 
     async def _connect(self) -> None:
         token = await _make(self._token, self._connect_seconds)

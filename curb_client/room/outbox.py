@@ -78,11 +78,14 @@ class Outbox:
     async def aclose(self) -> None:
         """Send what is queued, for at most two seconds; drop and count the rest."""
         self._closed = True
-        if self._sender is not None:
-            await asyncio.wait({self._sender}, timeout=FLUSH_SECONDS)
-            self._sender.cancel()
-        while not self._queue.empty():
-            self._drop(self._queue.get_nowait(), "the call ended before it was sent")
+        try:
+            if self._sender is not None:
+                await asyncio.wait({self._sender}, timeout=FLUSH_SECONDS)
+        finally:
+            if self._sender is not None:
+                self._sender.cancel()
+            while not self._queue.empty():
+                self._drop(self._queue.get_nowait(), "the call ended before it was sent")
 
     async def _send_all(self) -> None:
         while not self._queue.empty():

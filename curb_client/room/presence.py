@@ -200,18 +200,19 @@ class AgentWatch:
         room = self._room
         if room is None or not room.isconnected():
             return
-        self._step(StateEvent.ROOM_CONNECTED, agent=self._agent)
         agent = self._choose(room)
         if self._agent is not None and (agent is None or agent.sid != self._agent.sid):
-            self._left_at[self._agent.identity] = time.monotonic()
             self._step(StateEvent.AGENT_LEFT, agent=None)
-        if agent is None:
-            return
-        self._step(StateEvent.AGENT_JOINED, agent=agent)
-        if is_active(agent):
-            self._step(StateEvent.AGENT_ACTIVE, agent=agent)
-            if self._answered_sid == agent.sid or _says_ready(agent):
-                self._step(StateEvent.AGENT_READY, agent=agent)
+            if self._room is not room:  # whoever was told closed the client
+                return
+        events = [StateEvent.ROOM_CONNECTED]
+        if agent is not None:
+            events.append(StateEvent.AGENT_JOINED)
+            if is_active(agent):
+                events.append(StateEvent.AGENT_ACTIVE)
+                if self._answered_sid == agent.sid or _says_ready(agent):
+                    events.append(StateEvent.AGENT_READY)
+        self._step(*events, agent=agent)
 
     def _choose(self, room: rtc.Room) -> rtc.RemoteParticipant | None:
         if self._agent_identity is not None:
@@ -234,15 +235,20 @@ class AgentWatch:
         else:
             self.lost(f" ({rtc.DisconnectReason.Name(reason)})")
 
-    def _step(self, event: StateEvent, agent: rtc.RemoteParticipant | None) -> None:
+    def _step(self, *events: StateEvent, agent: rtc.RemoteParticipant | None) -> None:
+        """Listeners are told where it leads to, not of the steps between."""
         before = self._known_presence()
-        self._state = next_state(self._state, event)
+        if self._agent is not None and agent is None:
+            self._left_at[self._agent.identity] = time.monotonic()
+        for event in events:
+            self._state = next_state(self._state, event)
         self._agent = agent
         after = self._known_presence()
         if after != before:
             self._changed.set()
             for listener in list(self._listeners.values()):
-                call_safely(listener, after)
+                if self._known_presence() == after:  # else a listener went on, and all were told of that
+                    call_safely(listener, after)
 
 
 def _may_be_agent(participant: rtc.RemoteParticipant) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -44,12 +45,12 @@ class _Ended(Exception):  # noqa: N818 - a mark in a queue
         self.error = error
 
 
-def _end_of(watch: AgentWatch) -> _Ended | None:
+def _end_of(watch: AgentWatch, started: float) -> _Ended | None:
     """Whether no message can come any more."""
     if watch.presence.state is AgentState.CLOSED:
         return _Ended(None)
     if watch.presence.state is AgentState.LOST:
-        return _Ended(watch.unavailable(0.0, "curb.message"))
+        return _Ended(watch.unavailable(time.monotonic() - started, "curb.message"))
     return None
 
 
@@ -63,8 +64,9 @@ class MessageStream:
     def __init__(self, subscribe: Subscribe, watch: AgentWatch) -> None:
         self._queue: asyncio.Queue[tuple[Any, MessageMeta] | _Ended] = asyncio.Queue()
         self._unsubscribe = subscribe(lambda payload, meta: self._queue.put_nowait((payload, meta)))
-        self._unwatch = watch.add_listener(lambda _: self._end_if(_end_of(watch)))
-        self._end_if(_end_of(watch))
+        started = time.monotonic()
+        self._unwatch = watch.add_listener(lambda _: self._end_if(_end_of(watch, started)))
+        self._end_if(_end_of(watch, started))
 
     def __aiter__(self) -> MessageStream:
         return self
@@ -101,12 +103,14 @@ def wait_for_message(
     """A future of the next message's payload; see :meth:`curb_client.AgentClient.wait_for`."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
+    started = time.monotonic()
 
     def fail(error: Exception) -> None:
         if not future.done():
             future.set_exception(error)
 
     def arrived(payload: object, _: MessageMeta) -> None:
+        stop()  # before the loop comes to the callback of the future: the next message may be here already
         if future.done():
             return
         try:
@@ -118,17 +122,22 @@ def wait_for_message(
         if presence.state is AgentState.CLOSED:
             fail(ClosedError(f"the client was closed while it waited for the message {key!r}"))
         elif presence.state is AgentState.LOST:
-            unavailable = watch.unavailable(seconds, "curb.message")
+            unavailable = watch.unavailable(time.monotonic() - started, "curb.message")
             assert isinstance(unavailable, AgentUnavailableError)
             fail(unavailable)
 
     removals = [subscribe(arrived), watch.add_listener(changed)]
     timer = loop.call_later(seconds, lambda: fail(_too_late(key, seconds, watch)))
 
-    def finished(_: asyncio.Future[Any]) -> None:
+    def stop() -> None:
         timer.cancel()
         for remove in removals:
             remove()
+
+    def finished(done: asyncio.Future[Any]) -> None:
+        stop()
+        if not done.cancelled():
+            done.exception()  # seen, even if who asked for the message failed before awaiting it
 
     future.add_done_callback(finished)
     changed(watch.presence)

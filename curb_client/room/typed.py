@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from curb_client.errors import InvalidReplyError
+from curb_client.errors import InvalidPayloadError, InvalidReplyError
 from curb_client.protocol.json_text import encode_json
 from curb_client.protocol.types import Issue, issues_of
 
@@ -33,6 +33,8 @@ def parse_as(wanted: type[T], value: object) -> T:
     try:
         adapter = _adapter(cast(Any, wanted))
         parsed: T = adapter.validate_json(encode_json(value))
+    except InvalidPayloadError as error:  # half a surrogate pair: JSON can say it, UTF-8 cannot
+        raise SchemaMismatchError([Issue(path=list(error.path), message=str(error))]) from None
     except ValidationError as error:
         raise SchemaMismatchError(issues_of(error, value)) from None
     return parsed
@@ -50,7 +52,7 @@ def as_reply(wanted: type[T] | None, value: object, what: str) -> T | Any:
         return parse_as(wanted, value)
     except SchemaMismatchError as error:
         name = getattr(wanted, "__name__", str(wanted))
-        raise InvalidReplyError(f"{what} does not fit {name}: {error}", value) from None
+        raise InvalidReplyError(f"{what} does not fit {name}: {error}", value, error.issues) from None
 
 
 @lru_cache(maxsize=256)

@@ -18,6 +18,7 @@ from curb_client.protocol.envelope import (
     decode_refusal,
     decode_reply,
     decode_request,
+    decode_settings,
     encode_message,
     encode_refusal,
     encode_reply,
@@ -178,6 +179,21 @@ def test_reply_text_vector(case: Any) -> None:
         return
     with pytest.raises(InvalidReplyError):
         decode_reply(case["text"])
+
+
+def test_the_answer_to_an_update() -> None:
+    settings = {"tts": {"provider": "a", "voice": 1}, "stt": {"provider": "b", "language": "en"}}
+    llm = {"provider": "openai-compatible", "model": "large", "baseURL": "http://llm.internal/v1"}
+    answer = {**settings, "llm": {**llm, "base_url": 5}, "more": True}
+    read = decode_settings(json.dumps(answer))
+    assert read.to_wire()["llm"]["baseURL"] == llm["baseURL"]
+    del llm["baseURL"]
+    with pytest.raises(InvalidReplyError, match="is no settings") as invalid:
+        decode_settings(json.dumps({**settings, "llm": {**llm, "base_url": "http://llm.internal/v1"}, "stt": 3}))
+    assert invalid.value.reply["stt"] == 3  # type: ignore[index]
+    assert ["stt"] in [issue.path for issue in invalid.value.issues]
+    with pytest.raises(InvalidReplyError, match="is not JSON"):
+        decode_settings(json.dumps({**settings, "llm": llm, "more": float("nan")}))
 
 
 def test_an_invalid_reply_carries_what_came() -> None:

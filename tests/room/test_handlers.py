@@ -58,6 +58,16 @@ async def test_the_same_function_added_twice_is_removed_once() -> None:
     assert ran == [1]
 
 
+async def test_keys_without_handlers_are_forgotten() -> None:
+    table = HandlerTable()
+    removals = [table.add(key, "client", None, lambda payload, meta: 1) for key in ("a", "a", "b")]
+    removals[0]()
+    assert await table.handle("a", 1, CLIENT) == 1
+    for remove in removals:
+        remove()
+    assert table._handlers == {}
+
+
 async def test_a_handler_removed_while_others_run_is_not_missed_by_them() -> None:
     table = HandlerTable()
     ran: list[str] = []

@@ -113,7 +113,7 @@ async def test_ready_is_said_or_shown_and_belongs_to_one_visit(room: FakeRoom, w
     seen: list[AgentState] = []
     watch.add_listener(lambda presence: seen.append(presence.state))
     room.join(FakeParticipant(sid="PA_2"))
-    assert seen == [AgentState.ABSENT, AgentState.JOINED, AgentState.ACTIVE], "the same identity, joined anew"
+    assert seen == [AgentState.ABSENT, AgentState.ACTIVE], "the same identity, joined anew"
 
 
 async def test_the_first_to_join_is_the_agent_and_an_avatar_is_not(room: FakeRoom, watch: AgentWatch) -> None:
@@ -131,6 +131,43 @@ async def test_the_first_to_join_is_the_agent_and_an_avatar_is_not(room: FakeRoo
     assert watch.is_agent("a") is True
     assert [watch.is_agent(other) for other in ("guest", "avatar")] == [False] * 2
     assert [watch.is_agent(other) for other in ("b", "third", "not announced yet")] == [None] * 3, "they may become it"
+
+
+async def test_listeners_are_told_where_it_leads_to_and_not_of_the_steps_between(
+    room: FakeRoom, watch: AgentWatch
+) -> None:
+    told: list[AgentPresence] = []
+    watch.add_listener(told.append)
+    room.join(FakeParticipant("first", attributes={"curb.ready": "1"}))
+    del room.remote_participants["first"]
+    room.join(FakeParticipant("second", "PA_2", attributes={"curb.ready": "1"}))
+    ready = AgentState.READY
+    assert told == [
+        AgentPresence(ready, "first"),
+        AgentPresence(AgentState.ABSENT, None),
+        AgentPresence(ready, "second"),
+    ]
+
+
+async def test_a_listener_that_closes_the_client_is_the_last_to_be_told_otherwise(
+    room: FakeRoom, watch: AgentWatch
+) -> None:
+    told: list[AgentState] = []
+    room.join(FakeParticipant("first"))
+    watch.add_listener(lambda presence: watch.close() if presence.state is AgentState.ABSENT else None)
+    watch.add_listener(lambda presence: told.append(presence.state))
+    del room.remote_participants["first"]
+    room.join(FakeParticipant("second", "PA_2"))
+    assert told == [AgentState.CLOSED]
+    assert watch.presence == AgentPresence(AgentState.CLOSED, None)
+
+
+async def test_the_last_words_of_an_agent_whose_room_is_lost_are_heard(room: FakeRoom, watch: AgentWatch) -> None:
+    room.join(FakeParticipant("agent"))
+    room.connected = False
+    room.happens("disconnected", rtc.DisconnectReason.ROOM_DELETED)
+    assert watch.is_agent("agent") is True
+    assert watch.is_agent("another") is None
 
 
 async def test_an_agent_that_withdraws_makes_room_for_another(room: FakeRoom, watch: AgentWatch) -> None:

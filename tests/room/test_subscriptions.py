@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pydantic
@@ -60,6 +61,26 @@ async def test_two_may_wait_for_the_same_message(source: Source) -> None:
     assert await asyncio.gather(*waiting) == [{"n": 1}] * 2
 
 
+async def test_it_takes_one_message_of_several_that_come_at_once(source: Source) -> None:
+    waiting = source.wait()
+    source.send({"n": 1})
+    assert source.handlers == [], "the next one finds nobody, and is counted and told of"
+    assert await waiting == {"n": 1}
+
+
+@pytest.mark.parametrize("how", ["no message in time", "the client is closed"])
+async def test_nothing_is_said_of_a_wait_that_nobody_awaits(source: Source, how: str) -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    source.wait(0.01)
+    if how == "the client is closed":
+        source.watch.close()
+    await asyncio.sleep(0.05)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert told == []
+
+
 async def test_no_message_in_time(source: Source) -> None:
     with pytest.raises(MessageTimeoutError, match=r"no message 'news' within 0.05 s; its state is 'unconnected'"):
         await source.wait(0.05)
@@ -86,8 +107,9 @@ async def test_a_cancelled_wait_listens_no_more(source: Source) -> None:
 async def test_waiting_ends_with_the_client_or_the_room(source: Source) -> None:
     waiting = source.wait()
     source.watch.lost(" (ROOM_DELETED)")
-    with pytest.raises(AgentUnavailableError, match=r"for good \(ROOM_DELETED\)"):
+    with pytest.raises(AgentUnavailableError, match=r"for good \(ROOM_DELETED\)") as lost:
         await waiting
+    assert lost.value.waited < 30, "so long it could have waited"
     with pytest.raises(AgentUnavailableError):
         await source.wait()
     other = Source()

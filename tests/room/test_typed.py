@@ -91,6 +91,11 @@ def test_a_reply_that_does_not_fit_says_so_and_is_kept() -> None:
     with pytest.raises(InvalidReplyError, match=r"^the reply to 'quote' does not fit Point: x: ") as invalid:
         as_reply(Point, {"x": "far"}, "the reply to 'quote'")
     assert invalid.value.reply == {"x": "far"}
+    assert [issue.path for issue in invalid.value.issues] == [["x"]]
+
+
+def test_half_a_surrogate_pair_fits_no_schema_and_is_no_accident() -> None:
+    assert paths_of(dict[str, list[str]], {"a": ["b", "\ud800"]}) == [["a", 1]]
 
 
 def test_without_a_type_the_reply_is_what_came() -> None:

@@ -134,6 +134,8 @@ async def test_the_grace_of_a_stop(running: RunnerFactory) -> None:
         async def speak_on(reason: str) -> None:
             begun.append(reason)
             await asyncio.sleep(0.3)
+            if reason == "b":
+                await until(lambda: not call.room.isconnected(), what="the room is left without waiting for this")
             finished.append(f"{reason} {call.room.isconnected()}")
 
     async with running(function) as here:
