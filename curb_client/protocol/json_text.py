@@ -7,8 +7,10 @@ surrogates and non-text keys, and never says where in the value the trouble is. 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from json.encoder import encode_basestring
@@ -43,12 +45,15 @@ def decode_json(text: str) -> object:
     """The value of a JSON text.
 
     Raises:
-        ValueError: not JSON, or nested too deeply to read.
+        ValueError: not JSON, or nested deeper than 500 levels.
     """
+    # Not left to the interpreter's limit: where that is near, finalizers that happen to run there fail as well.
+    if text.count("[") + text.count("{") > _MAX_READ_DEPTH and _depth(text) > _MAX_READ_DEPTH:
+        raise ValueError(_TOO_DEEP)
     try:
         return _decoder.decode(text)
     except RecursionError:
-        raise ValueError("the JSON text is nested too deeply") from None
+        raise ValueError(_TOO_DEEP) from None
 
 
 def utf8_size(text: str) -> int:
@@ -64,10 +69,20 @@ def path_text(path: Path) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8") or "payload"
 
 
+def _depth(text: str) -> int:
+    outside_strings = text.replace("\\\\", "").replace('\\"', "").split('"')[::2]
+    brackets = _NO_BRACKETS.sub("", "".join(outside_strings))
+    return max(itertools.accumulate(map(_LEVELS.__getitem__, brackets)), default=0)
+
+
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
+_MAX_READ_DEPTH: Final = 500
+_TOO_DEEP: Final = f"the JSON text is nested deeper than {_MAX_READ_DEPTH} levels"
+_NO_BRACKETS: Final = re.compile(r"[^\[\]{}]+")
+_LEVELS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 _decoder: Final = json.JSONDecoder(parse_constant=_refuse_constant)  # json.loads would make one each time
 
 

@@ -315,7 +315,7 @@ async def test_an_answer_that_is_no_reply(foreign: ForeignAgent) -> None:
 
     for text in ("{}", '{"tts":3}', "thanks"):
         foreign.reply(text)
-        with pytest.raises(InvalidReplyError, match="the answer to the update is no settings"):
+        with pytest.raises(InvalidReplyError, match="the answer to the update is no"):
             await foreign.client.update({})
 
 

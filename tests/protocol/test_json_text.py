@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from curb_client.errors import InvalidPayloadError
 from curb_client.protocol.contract import MAX_SAFE_INTEGER
-from curb_client.protocol.json_text import decode_json, encode_json, path_text, utf8_size
+from curb_client.protocol.json_text import _depth, decode_json, encode_json, path_text, utf8_size
 from curb_client.protocol.types import SessionUpdate, TtsUpdate
 from tests.protocol.vectors import cases
 
@@ -309,3 +309,36 @@ def test_every_power_of_ten_as_javascript_writes_it(node: Node) -> None:
 def test_every_character_of_the_first_plane_as_javascript_writes_it(node: Node) -> None:
     text = "".join(chr(code) for code in range(0x10000) if not 0xD800 <= code <= 0xDFFF)
     assert node.stringify(["s" + text.encode("utf-16-le").hex()]) == [encode_json(text)]
+
+
+def test_a_text_of_500_levels_is_read() -> None:
+    value: Any = decode_json('[{"a":' * 250 + "1" + "}]" * 250)
+    for _ in range(250):
+        value = value[0]["a"]
+    assert value == 1
+
+
+@pytest.mark.parametrize("text", ["[" * 501 + "]" * 501, "[" * 15_000, '{"a":' * 501, "[" * 501 + '"'])
+def test_deeper_texts_are_refused_before_they_are_read(text: str) -> None:
+    with pytest.raises(ValueError, match="deeper than 500 levels"):
+        decode_json(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" + "[]," * 600 + "1]", f'["{"[" * 600}"]', f'["a\\"{"{" * 600}","\\\\",{"[0]," * 600}{{}}]'],
+    ids=["beside each other", "in a string", "after escapes"],
+)
+def test_brackets_that_are_no_levels(text: str) -> None:
+    assert decode_json(text) == json.loads(text)
+
+
+def test_brackets_in_a_string_without_an_end() -> None:
+    with pytest.raises(ValueError, match="Unterminated string"):
+        decode_json('["' + "[" * 600)
+
+
+@given(st.text(alphabet='[]{}"\\a', max_size=60))
+def test_the_depth_of_a_text_is_that_of_its_value(inner: str) -> None:
+    text = json.dumps({"a": [inner, [[inner]]]})
+    assert _depth(text) == 4
