@@ -70,6 +70,8 @@ class AgentWatch:
         self._said_ready: set[str] = set()
         self._left_at: dict[str, float] = {}
         self._state = AgentState.UNCONNECTED
+        self._told = AgentPresence(AgentState.UNCONNECTED, None)
+        self._is_telling = False
         self._lost_reason = ""
         self._changed = asyncio.Event()
         self._listeners: dict[object, Callable[[AgentPresence], object]] = {}
@@ -198,13 +200,12 @@ class AgentWatch:
 
     def _look(self, *_: object) -> None:
         room = self._room
-        if room is None or not room.isconnected():
+        if room is None or not room.isconnected() or self._is_telling:
             return
         agent = self._choose(room)
         if self._agent is not None and (agent is None or agent.sid != self._agent.sid):
             self._step(StateEvent.AGENT_LEFT, agent=None)
-            if self._room is not room:  # whoever was told closed the client
-                return
+            return  # having told of that, it looked for the next one
         events = [StateEvent.ROOM_CONNECTED]
         if agent is not None:
             events.append(StateEvent.AGENT_JOINED)
@@ -237,18 +238,28 @@ class AgentWatch:
 
     def _step(self, *events: StateEvent, agent: rtc.RemoteParticipant | None) -> None:
         """Listeners are told where it leads to, not of the steps between."""
-        before = self._known_presence()
         if self._agent is not None and agent is None:
             self._left_at[self._agent.identity] = time.monotonic()
         for event in events:
             self._state = next_state(self._state, event)
         self._agent = agent
-        after = self._known_presence()
-        if after != before:
-            self._changed.set()
+        self._changed.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Whoever is told may look, or close the client: all are told of this change before the next."""
+        presence = self._known_presence()
+        if self._is_telling or presence == self._told:
+            return
+        self._told = presence
+        self._is_telling = True
+        try:
             for listener in list(self._listeners.values()):
-                if self._known_presence() == after:  # else a listener went on, and all were told of that
-                    call_safely(listener, after)
+                call_safely(listener, presence)
+        finally:
+            self._is_telling = False
+        self._tell()
+        self._look()
 
 
 def _may_be_agent(participant: rtc.RemoteParticipant) -> bool:

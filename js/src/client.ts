@@ -28,12 +28,12 @@ type Listener = (key: string, ...message: Parameters<MessageHandler>) => unknown
  *
  * @param closing is aborted when the client is closed.
  */
-export function makeClient(
+export const makeClient = (
   room: RoomLike,
   { agentIdentity }: ConnectOptions,
   RpcError: RpcErrorClass,
   closing = new AbortController(),
-): AgentClient {
+): AgentClient => {
   const { signal: closed } = closing;
   const counts: MessageCounts = {
     malformed: 0,
@@ -59,7 +59,7 @@ export function makeClient(
 
   const deliver = ({ key, id, payload }: AgentMessage, senderIdentity: string): void => {
     if ([...listeners].filter((listener) => listener(key, payload, { id, senderIdentity }))[0]) return;
-    const { unhandled } = counts;
+    const unhandled = counts.unhandled;
     const name = unhandled.has(key) || unhandled.size < MAX_COUNTED_KEYS ? key : "";
     unhandled.set(name, (unhandled.get(name) ?? 0) + 1);
     warn(`a message "${key}" is dropped; add agent.on("${key}")`);
@@ -75,8 +75,13 @@ export function makeClient(
 
   const request = makeRequest(room, watch, RpcError);
 
-  const ask = async <T>(key: string, payload: unknown = {}, options: RequestOptions = {}): Promise<T> =>
-    decodeReply(
+  const ask = async <T>(
+    key: string,
+    payload: unknown = {},
+    options: RequestOptions = {},
+    decode: (answer: string) => unknown = decodeReply,
+  ): Promise<T> =>
+    decode(
       await request(
         MESSAGE,
         // A page that is neither https nor localhost has no UUIDs.
@@ -103,9 +108,7 @@ export function makeClient(
     on,
     ask,
 
-    async send(...message) {
-      await ask(...message);
-    },
+    send: (key, payload, options) => ask(key, payload, options, () => {}),
 
     update: async (settings, options = {}) =>
       decodeSettings(await request(UPDATE, withinLimit(encodeJson(settings)), options)),
@@ -122,4 +125,4 @@ export function makeClient(
       closing.abort();
     },
   } as AgentClient;
-}
+};

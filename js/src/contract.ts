@@ -34,13 +34,3 @@ export type RefusalCode =
   | "not_adjustable"
   | "invalid_settings"
   | "payload_too_large";
-
-/**
- * Whether an RPC error's message is a code: a known one, or outside of LiveKit's own numbers what looks like one of a
- * later version. LiveKit cuts it at 256 bytes.
- */
-export const isCode = (number: number, message: string): boolean =>
-  (number > 1000 && number < 2000
-    ? /^(no_handler|handler_failed|not_adjustable|payload_too_large|invalid_(payload|settings))$/
-    : /^[a-z][a-z\d_]{0,255}$/
-  ).test(message);

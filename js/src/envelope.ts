@@ -1,6 +1,6 @@
 /** From keys, ids and payloads to the texts that travel, and back. Sending is strict, receiving lenient. */
 
-import { isCode, MAX_ID_LENGTH, MAX_KEY_LENGTH, MAX_REQUEST_BYTES } from "./contract.js";
+import { MAX_ID_LENGTH, MAX_KEY_LENGTH, MAX_REQUEST_BYTES } from "./contract.js";
 import { AgentRefusedError, InvalidKeyError, InvalidReplyError, type RpcErrorLike, UsageError } from "./errors.js";
 import { encodeJson, LONE_SURROGATE, pathText } from "./jsonText.js";
 import type { EffectiveSettings, Issue } from "./types.js";
@@ -42,21 +42,21 @@ export const withinLimit = (text: string): string => {
 };
 
 /** `{key, id, payload}`. Throws what `checkKey` and `encodeJson` do, `UsageError` and `payload_too_large`. */
-export function encodeRequest(key: string, id: string, payload: unknown): string {
+export const encodeRequest = (key: string, id: string, payload: unknown): string => {
   checkKey(key);
   check("id", id, MAX_ID_LENGTH, UsageError);
   return withinLimit(`{"key":${encodeJson(key)},"id":${encodeJson(id)},"payload":${encodeJson(payload)}}`);
-}
+};
 
 /** An answer that `fits`. Throws `InvalidReplyError`. */
-function decodeAnswer<T>(text: string, fits: (answer: T) => boolean): T {
+const decodeAnswer = <T>(text: string, fits: (answer: T) => boolean): T => {
   let reply: unknown = text;
   try {
     reply = JSON.parse(text);
     if (/^\s*\{/.test(text) && fits(reply as T)) return reply as T;
   } catch {}
   throw new InvalidReplyError(`no reply: ${text.slice(0, 99)}`, { reply });
-}
+};
 
 /** The reply in the answer, null where it is absent. */
 export const decodeReply = (text: string): unknown => decodeAnswer<{ reply?: unknown }>(text, () => true).reply ?? null;
@@ -76,16 +76,22 @@ export const decodeSettings = (text: string): EffectiveSettings =>
   );
 
 /** Throws an Error that says why the text is no message. */
-export function decodeMessage(text: string, streamId: string): AgentMessage {
+export const decodeMessage = (text: string, streamId: string): AgentMessage => {
   const { key, id, payload = {} }: Partial<AgentMessage> = JSON.parse(text);
   check("key", key, MAX_KEY_LENGTH, Error);
-  check("id", id ?? streamId, MAX_ID_LENGTH, Error);
+  check("id", id ?? "-", MAX_ID_LENGTH, Error); // the stream's is taken as it is
   return { key: key as string, id: id ?? streamId, payload };
-}
+};
 
 /** The refusal that an RPC error carries, or undefined if it is LiveKit's own error. Unreadable data counts as absent. */
-export function decodeRefusal({ code, message, data }: RpcErrorLike): AgentRefusedError | undefined {
-  if (!isCode(code, message)) return;
+export const decodeRefusal = ({ code, message, data }: RpcErrorLike): AgentRefusedError | undefined => {
+  // A known code or, outside of LiveKit's own numbers, what looks like one of a later version. LiveKit cuts it at 256
+  // bytes.
+  const codes =
+    code <= 1000 || code >= 2000
+      ? /^[a-z][a-z\d_]{0,255}$/
+      : /^(no_handler|handler_failed|not_adjustable|payload_too_large|invalid_(payload|settings))$/;
+  if (!codes.test(message)) return;
   let issues: Issue[] = [];
   let path: string | undefined;
   try {
@@ -101,7 +107,7 @@ export function decodeRefusal({ code, message, data }: RpcErrorLike): AgentRefus
   } catch {}
   const text = issuesText(issues) || path;
   return new AgentRefusedError(text ? `${message}: ${text}` : message, { code: message, issues, path });
-}
+};
 
 /** The first three. */
 export const issuesText = (issues: readonly Issue[]): string =>

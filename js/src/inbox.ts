@@ -50,9 +50,9 @@ export const makeInbox = (
       trouble = "overLimit";
       throw Error(`over ${most} ${text}`);
     };
-    const chunks = reader[Symbol.asyncIterator]();
     let text = "";
     let size = 0;
+    const chunks = reader[Symbol.asyncIterator]();
     openMessages++;
     try {
       watch.isAgent_(sender, Infinity);

@@ -25,7 +25,7 @@ export type Watch = ReturnType<typeof watchAgent>;
  * Follows the agent in a room: the participant named `agentIdentity`, else the first remote participant of kind AGENT
  * to have joined that is no avatar worker. One that has withdrawn its `curb.ready` is gone.
  */
-export function watchAgent(room: RoomLike, agentIdentity: string | undefined, closing: AbortSignal) {
+export const watchAgent = (room: RoomLike, agentIdentity: string | undefined, closing: AbortSignal) => {
   let agent: RemoteParticipantLike | undefined;
   let presence = { state: "unconnected" } as AgentPresence; // the first look gives the rest
   let answered: RemoteParticipantLike | undefined;
@@ -33,9 +33,22 @@ export function watchAgent(room: RoomLike, agentIdentity: string | undefined, cl
   const leftAt = new Map<string, number>();
   const watchers = new Set<Watcher>();
   let lookingAgain: ReturnType<typeof setTimeout>;
+  let telling = false;
 
-  const publish = (next?: RemoteParticipantLike): void => {
-    agent = next;
+  const look = (): void => {
+    if (telling) return;
+    const [chosen] = [...room.remoteParticipants.values()]
+      .filter(
+        (one) =>
+          !closing.aborted &&
+          isConnected(room) &&
+          (saysReady(one) ? saidReady.add(one) : !saidReady.has(one)) &&
+          (agentIdentity == null ? mayBeAgent(one) : one.identity === agentIdentity),
+      )
+      .sort((a, b) => joinedAt(a) - joinedAt(b) || (a.identity < b.identity ? -1 : 1));
+    // One that is gone is told of before the next.
+    if (agent && agent !== chosen) agent = void leftAt.set(agent.identity, now());
+    else agent = chosen;
     const identity = agent?.identity ?? null;
     const state: AgentState = agent
       ? infoOf(agent).state !== ACTIVE
@@ -47,7 +60,7 @@ export function watchAgent(room: RoomLike, agentIdentity: string | undefined, cl
         ? "closed"
         : isConnected(room)
           ? "absent"
-          : presence.state === "unconnected" // it was never connected
+          : presence.state === "unconnected" || room.state === "connecting" // never connected yet, or about to be again
             ? "unconnected"
             : "lost";
     clearTimeout(lookingAgain);
@@ -55,24 +68,10 @@ export function watchAgent(room: RoomLike, agentIdentity: string | undefined, cl
     if (state === "joined") lookingAgain = setTimeout(look, LOOK_AGAIN_MS);
     if (state === presence.state && identity === presence.identity) return;
     presence = { state, identity, isThere: /active|ready/.test(state) };
+    telling = true; // whoever is told may look, or close the client: all are told of this one first
     for (const watcher of [...watchers]) watcher(presence, agent);
-  };
-
-  const isChosen = (one: RemoteParticipantLike): unknown =>
-    !closing.aborted &&
-    isConnected(room) &&
-    (saysReady(one) ? saidReady.add(one) : !saidReady.has(one)) &&
-    (agentIdentity == null ? mayBeAgent(one) : one.identity === agentIdentity);
-
-  const look = (): void => {
-    const [chosen] = [...room.remoteParticipants.values()]
-      .filter(isChosen)
-      .sort((a, b) => joinedAt(a) - joinedAt(b) || (a.identity < b.identity ? -1 : 1));
-    if (agent && agent !== chosen) {
-      leftAt.set(agent.identity, now());
-      publish();
-    }
-    publish(chosen);
+    telling = false;
+    look();
   };
 
   const changed = (): void => {
@@ -99,13 +98,6 @@ export function watchAgent(room: RoomLike, agentIdentity: string | undefined, cl
     return () => watchers.delete(listener);
   };
 
-  /** Calls `check` with the presence and the agent, now and at each change; returns what ends that. */
-  const follow = (check: Watcher): (() => void) => {
-    look();
-    check(presence, agent);
-    return onChange(check);
-  };
-
   return {
     presence_: (): AgentPresence => {
       look();
@@ -113,7 +105,14 @@ export function watchAgent(room: RoomLike, agentIdentity: string | undefined, cl
     },
 
     onChange_: onChange,
-    follow_: follow,
+
+    /** Calls `check` with the presence and the agent, now and at each change; returns what ends that. */
+    follow_: (check: Watcher): (() => void) => {
+      look();
+      check(presence, agent);
+      return onChange(check);
+    },
+
     name_: agentIdentity ?? "the agent",
 
     /**
@@ -137,4 +136,4 @@ export function watchAgent(room: RoomLike, agentIdentity: string | undefined, cl
       look();
     },
   };
-}
+};

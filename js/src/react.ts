@@ -2,7 +2,7 @@
 
 import { useMaybeRoomContext } from "@livekit/components-react";
 import { type AgentClient, type AgentPresence, connectAgent, type MessageHandler, type RoomLike } from "curb-client";
-import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
+import { useEffect, useRef, useState } from "react";
 
 interface Shared {
   agent: AgentClient;
@@ -15,7 +15,8 @@ const shared = new WeakMap<RoomLike, Shared>();
 const ABSENT: AgentPresence = { state: "unconnected", identity: null, isThere: false };
 
 function share(room: RoomLike): [AgentClient, release: () => void] {
-  const entry = shared.get(room) ?? { agent: connectAgent(room), users: 0 };
+  const known = shared.get(room);
+  const entry = known && known.agent.presence.state !== "closed" ? known : { agent: connectAgent(room), users: 0 };
   shared.set(room, entry);
   entry.users++;
   return [
@@ -32,9 +33,45 @@ function share(room: RoomLike): [AgentClient, release: () => void] {
   ];
 }
 
-function useRoom(room: RoomLike | undefined): RoomLike | undefined {
+/** Calls `use` with the room's client, anew for another room or when what it depends `on` changes; gives the room. */
+function useShared(
+  room: RoomLike | undefined,
+  use: (agent: AgentClient, room: RoomLike) => () => void,
+  on?: unknown,
+): RoomLike | undefined {
   const around = useMaybeRoomContext();
-  return room ?? around;
+  const used = room ?? around;
+  useEffect(() => {
+    if (!used) return;
+    const [agent, release] = share(used);
+    try {
+      const stop = use(agent, used);
+      return () => {
+        stop();
+        release();
+      };
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }, [used, on]);
+  return used;
+}
+
+/** What `follow` last gave of this room's client, undefined before: nothing of the room before is rendered. */
+function useHeld<T>(
+  room: RoomLike | undefined,
+  follow: (agent: AgentClient, give: (value: T) => void) => (() => void) | undefined,
+): T | undefined {
+  const [held, hold] = useState<[RoomLike, T]>();
+  const used = useShared(room, (agent, of) => {
+    const stop = follow(agent, (value) => hold([of, value]));
+    return () => {
+      stop?.();
+      hold(undefined);
+    };
+  });
+  return held?.[0] === used ? held?.[1] : undefined;
 }
 
 /**
@@ -42,45 +79,24 @@ function useRoom(room: RoomLike | undefined): RoomLike | undefined {
  * is no room. All components share it; it is closed with the last of them.
  */
 export function useAgent(room?: RoomLike): AgentClient | undefined {
-  const used = useRoom(room);
-  const [agent, setAgent] = useState<AgentClient>();
-  useEffect(() => {
-    if (!used) return;
-    const [client, release] = share(used);
-    setAgent(client);
-    return () => {
-      setAgent(undefined);
-      release();
-    };
-  }, [used]);
-  return agent;
+  return useHeld<AgentClient>(room, (agent, give) => void give(agent));
 }
 
 /** Handle the agent's messages with this key while mounted; `handler` may be a new function each time. */
 export function useAgentMessage(key: string, handler: MessageHandler, room?: RoomLike): void {
-  const used = useRoom(room);
   const latest = useRef(handler);
   useEffect(() => {
     latest.current = handler;
   });
-  useEffect(() => {
-    if (!used) return;
-    const [agent, release] = share(used);
-    const remove = agent.on(key, (payload, meta) => latest.current(payload, meta));
-    return () => {
-      remove();
-      release();
-    };
-  }, [used, key]);
+  const begin = (agent: AgentClient) => agent.on(key, (payload, meta) => latest.current(payload, meta));
+  useShared(room, begin, key);
 }
 
 /** Whether the agent is there; renders anew on each change. */
 export function useAgentPresence(room?: RoomLike): AgentPresence {
-  const agent = useAgent(room);
-  const subscribe = useCallback((changed: () => void) => agent?.onPresence(changed) ?? (() => {}), [agent]);
-  return useSyncExternalStore(
-    subscribe,
-    () => agent?.presence ?? ABSENT,
-    () => ABSENT,
-  );
+  const presence = useHeld<AgentPresence>(room, (agent, give) => {
+    give(agent.presence);
+    return agent.onPresence(give);
+  });
+  return presence ?? ABSENT;
 }

@@ -63,9 +63,9 @@ export const makeRequest =
                   watch.answered_(agent);
                   resolve(answer);
                 },
-                (error: RpcErrorLike) => {
-                  const refused = decodeRefusal(error);
-                  if (refused || error.code === UNSUPPORTED_METHOD) watch.answered_(refused && agent);
+                (error?: RpcErrorLike) => {
+                  const refused = decodeRefusal(error ?? ({} as RpcErrorLike)); // whatever an SDK rejects with
+                  if (refused || error?.code === UNSUPPORTED_METHOD) watch.answered_(refused && agent);
                   reject(refused ?? error);
                 },
               );

@@ -14,6 +14,8 @@ export interface RemoteParticipantLike {
 
 /** A `Room` of livekit-client or of @livekit/rtc-node. */
 export interface RoomLike {
+  /** livekit-client's. */
+  readonly state?: string;
   readonly remoteParticipants: ReadonlyMap<string, RemoteParticipantLike>;
   readonly localParticipant?:
     | {

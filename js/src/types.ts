@@ -35,8 +35,9 @@ export interface MessageMeta {
 /** Whether the agent is there, for your UI; a new object for each change. */
 export interface AgentPresence {
   /**
-   * `unconnected` (the room is), `absent`, `joined` (cannot receive data yet), `active` (it can; whether its methods
-   * are registered is not known), `ready`, `lost` (the room was disconnected), `closed` (this client is).
+   * `unconnected` (the room is, or is being connected again), `absent`, `joined` (cannot receive data yet), `active`
+   * (it can; whether its methods are registered is not known), `ready`, `lost` (the room was disconnected), `closed`
+   * (this client is).
    */
   readonly state: AgentState;
   /** The agent's, or null while no agent is in the room. */
@@ -101,7 +102,10 @@ export type MessageHandler<T = unknown> = (payload: T, meta: MessageMeta) => unk
 
 /** Sends messages to the agent and gets its messages. Made by `connectAgent`. */
 export interface AgentClient {
-  /** Send a message; resolves once the agent took it. Takes and rejects with what `ask` does. */
+  /**
+   * Send a message; resolves once the agent took it, whatever it answers. Takes what `ask` does, and rejects with that,
+   * `InvalidReplyError` excepted.
+   */
   send(key: string, payload?: unknown, options?: RequestOptions): Promise<void>;
 
   /**

@@ -65,6 +65,12 @@ test.each([1402, 1500, 1501, 1502, 1503, 1504])("LiveKit's own error %d is passe
   expect(room.requests).toHaveLength(1);
 });
 
+test.each([new Error("aborted"), "aborted", null, undefined])("what is no RPC error is passed on: %s", async (own) => {
+  room.join();
+  room.answer = () => Promise.reject(own);
+  await expect(client.ask("quote")).rejects.toBe(own);
+});
+
 test("a reply that is none, or does not fit the schema", async () => {
   room.join();
   const schema = z.object({ price: z.number() });
@@ -76,6 +82,13 @@ test("a reply that is none, or does not fit the schema", async () => {
   room.answer = () => "ok";
   await expect(client.ask("quote")).rejects.toMatchObject({ name: "InvalidReplyError", reply: "ok" });
   await expect(fit(schema, client.ask("quote"))).rejects.toMatchObject({ reply: "ok" });
+});
+
+test.each(["", "ok", "null", "[]", "{}"])("the agent took it, whatever it answers: %j", async (answer) => {
+  room.join();
+  room.answer = () => answer;
+  expect(await client.send("hello")).toBeUndefined();
+  expect(room.requests).toHaveLength(1);
 });
 
 test("settings are changed, and those in force returned", async () => {
@@ -318,6 +331,23 @@ test("an attempt to connect that fails does not end who waits for the next", asy
   await after(0);
   expect(asked.value).toBe(1);
   early.close();
+});
+
+test("a room that was lost and is being connected again is waited for", async () => {
+  room.join();
+  room.disconnect();
+  expect(client.presence.state).toBe("lost");
+  room.setState("connecting");
+  expect(client.presence).toEqual({ state: "unconnected", identity: null, isThere: false });
+  const asked = ending(client.ask("quote", 1));
+  const form = ending(waitFor(client, "form"));
+  await after(100);
+  expect([asked, form]).toEqual([{}, {}]);
+  room.setState("connected");
+  room.join();
+  room.say({ key: "form", payload: 2 });
+  await after(0);
+  expect([asked.value, form.value]).toEqual([1, 2]);
 });
 
 test("an aborted call rejects with the signal's reason, at every stage", async () => {

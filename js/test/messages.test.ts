@@ -3,6 +3,7 @@
 import { beforeEach, expect, test, vi } from "vitest";
 import { z } from "zod";
 import { type AgentPresence, connectAgent, fit, fitting, type MessageMeta, messages, waitFor } from "../src/index.js";
+import { ending } from "./ending.js";
 import { FakeRoom, participant, Stream } from "./fakeRoom.js";
 import { after, client, room, warned } from "./stage.js";
 
@@ -30,6 +31,17 @@ test("a handler gets payload and meta until it is removed", async () => {
   room.say({ key: "form" });
   await after(0);
   expect(got).toHaveLength(2);
+});
+
+test("a message without an id has its stream's, of any length", async () => {
+  const ids: string[] = [];
+  client.on("form", (_, { id }) => ids.push(id));
+  const id = "s".repeat(129);
+  room.open("agent", new Stream({ id })).write('{"key":"form"}').end();
+  room.say({ key: "form", id });
+  await after(0);
+  expect(ids, "its own is text of 1 to 128").toEqual([id]);
+  expect(client.counts.malformed).toBe(1);
 });
 
 test("several handlers run in the order they were added, and the same twice", async () => {
@@ -271,6 +283,30 @@ test("each change is told, a new visit under the same identity too", async () =>
   expect(client.presence, "the same object until it changes").toBe(client.presence);
 });
 
+test("whoever is told may look: all are told of each change, in order", () => {
+  const told: string[][] = [[], []];
+  for (const list of told)
+    client.onPresence(({ state, identity }) => list.push(`${state} ${identity}, seen ${client.presence.state}`));
+  room.join("next");
+  room.leave();
+  const both = ["absent null, seen absent", "active next, seen active"];
+  expect(told).toEqual([both, both]);
+});
+
+test.each(["absent", "active"])("a client that is closed when it is told of %s stays closed", async (at) => {
+  const states: string[] = [];
+  client.onPresence(({ state }) => {
+    states.push(state);
+    if (state === at) client.close();
+  });
+  room.join("next");
+  room.leave();
+  room.join("third");
+  await after(2_000);
+  expect(states).toEqual(at === "absent" ? ["absent", "closed"] : ["absent", "active", "closed"]);
+  expect(client.presence).toEqual({ state: "closed", identity: null, isThere: false });
+});
+
 test("a room that connects without an event is noticed when asked", () => {
   const early = new FakeRoom();
   early.state = "disconnected";
@@ -314,6 +350,24 @@ test("waitFor ends with its time, a payload that does not fit, or the room", asy
   await expect(waitFor(client, "form")).rejects.toMatchObject({ state: "lost" });
 });
 
+test("waitFor takes one message: what follows in the same breath is for others, or counted", async () => {
+  const first = room.open();
+  room.say({ key: "form", payload: 2 });
+  const form = waitFor(client, "form");
+  first.write('{"key":"form","payload":1}').end();
+  expect(await form).toBe(1);
+  expect(client.counts.unhandled.get("form")).toBe(1);
+});
+
+test("who waits for a message is told how long that was, when the room is lost", async () => {
+  const form = ending(waitFor(client, "form"));
+  const reading = ending(messages(client, "form").next());
+  await after(3_000);
+  room.disconnect();
+  await after(0);
+  for (const { error } of [form, reading]) expect(error).toMatchObject({ state: "lost", waitedMs: 3_000 });
+});
+
 test("messages keep what comes before they are read, and end with the loop", async () => {
   const numbers = messages<number>(client, "n");
   for (const payload of [1, 2, 3]) room.say({ key: "n", payload });
@@ -328,6 +382,23 @@ test("messages keep what comes before they are read, and end with the loop", asy
   room.say({ key: "n", payload: 4 });
   await after(0);
   expect(client.counts.unhandled.get("n"), "nobody listens any more").toBe(1);
+});
+
+test("messages that nobody iterates end with return, or with the signal", async () => {
+  const numbers = messages<number>(client, "n");
+  expect(await numbers.return()).toEqual({ done: true, value: undefined });
+  const stop = new AbortController();
+  const aborted = messages<number>(client, "n", { signal: stop.signal });
+  room.say({ key: "n", payload: 1 });
+  await after(0);
+  expect(client.counts.unhandled.get("n"), "the second still listens").toBeUndefined();
+  stop.abort(new Error("left"));
+  for (const payload of [2, 3]) room.say({ key: "n", payload });
+  await after(0);
+  expect(client.counts.unhandled.get("n")).toBe(2);
+  expect(await numbers.next()).toEqual({ done: true, value: undefined });
+  expect((await aborted.next()).value?.[0], "what came before").toBe(1);
+  await expect(aborted.next()).rejects.toThrow("left");
 });
 
 test("messages wait, then end with the client after what came before", async () => {

@@ -4,8 +4,8 @@
 import { RoomContext } from "@livekit/components-react";
 import { act, cleanup, render, screen } from "@testing-library/react";
 import type { Room } from "livekit-client";
-import { type ReactNode, StrictMode, useState, version } from "react";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { Component, type ReactNode, StrictMode, useEffect, useState, version } from "react";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { connectAgent } from "../src/index.js";
 import { useAgent, useAgentMessage, useAgentPresence } from "../src/react.js";
 import { FakeRoom } from "./fakeRoom.js";
@@ -112,5 +112,116 @@ test("another room means another client; without a room there is none", async ()
   expect(room.listening).toBe(0);
   await act(async () => second.leave("other"));
   expect(seen.at(-1)).toBe("absent");
+  unmount();
+});
+
+test("what is sent for a room never goes to the one before", async () => {
+  const second = new FakeRoom();
+  for (const each of [room, second]) each.join();
+  const seen: [isFirst: boolean, state: string][] = [];
+  function Kept() {
+    useAgent(room);
+    return null;
+  }
+  function Hello({ of }: { of: FakeRoom }) {
+    const agent = useAgent(of);
+    seen.push([of === room, useAgentPresence(of).state]);
+    useEffect(() => {
+      agent?.ask("hello", of === room);
+    }, [agent, of]);
+    return null;
+  }
+  const app = (of: FakeRoom) => [<Kept key="kept" />, <Hello key="hello" of={of} />];
+  const { rerender, unmount } = render(app(room));
+  await settled();
+  rerender(app(second));
+  await settled();
+  const sent = [room, second].map(({ requests }) => requests.map(({ payload }) => JSON.parse(payload).payload));
+  expect(sent).toEqual([[true], [false]]);
+  expect(seen.find(([isFirst]) => !isFirst)).toEqual([false, "unconnected"]);
+  unmount();
+});
+
+class Boundary extends Component<{ children: ReactNode }, { error?: Error }> {
+  override state: { error?: Error } = {};
+  static getDerivedStateFromError = (error: Error) => ({ error });
+  override render = () => this.state.error?.name ?? this.props.children;
+}
+
+// React 18's development build runs effects in an event of its own; happy-dom lets an error out of it, which React does
+// not survive.
+test.skipIf(REACT === "18")("a hook that throws leaves the room to the next client", async () => {
+  vi.spyOn(console, "error").mockImplementation(() => {}); // React tells of the error
+  function Bad() {
+    useAgentMessage("", () => {});
+    return null;
+  }
+  const { container, unmount } = render(
+    <Boundary>
+      <Bad />
+    </Boundary>,
+    { wrapper: ({ children }) => inRoom(children) },
+  );
+  await settled();
+  expect(container.textContent).toBe("InvalidKeyError");
+  expect(room.listening).toBe(0);
+  connectAgent(room).close();
+  unmount();
+});
+
+test("a component that closes the client does not close it for those that come after", async () => {
+  room.join();
+  const log: unknown[] = [];
+  function Closing() {
+    const agent = useAgent();
+    useEffect(() => {
+      agent?.ask("quote", "price").then(
+        (reply) => log.push(reply),
+        (error) => log.push(error.name),
+      );
+      return () => agent?.close();
+    }, [agent]);
+    return null;
+  }
+  function Other() {
+    useAgentPresence();
+    return null;
+  }
+  const { rerender, unmount } = render(inRoom([<Other key="o" />, <Closing key="a" />]));
+  await settled();
+  log.length = 0; // StrictMode has closed it once already
+  rerender(inRoom([<Other key="o" />]));
+  await settled();
+  rerender(inRoom([<Other key="o" />, <Closing key="b" />]));
+  await settled();
+  expect(log.at(-1)).toBe("price");
+  unmount();
+  await settled();
+  expect(room.listening).toBe(0);
+});
+
+test("a render does not make others render", async () => {
+  const complaints: unknown[] = [];
+  vi.spyOn(console, "error").mockImplementation((...complaint) => void complaints.push(complaint));
+  room.join();
+  let renderAgain = () => {};
+  function First() {
+    const [times, setTimes] = useState(0);
+    renderAgain = () => setTimes(times + 1);
+    return useAgentPresence(room).state;
+  }
+  function Second() {
+    return useAgentPresence(room).state;
+  }
+  const { container, unmount } = render([<First key="1" />, <Second key="2" />]);
+  await settled();
+  expect(container.textContent).toBe("activeactive");
+  room.remoteParticipants.delete("agent"); // while livekit-client reconnects, its event comes later
+  await act(async () => renderAgain());
+  await settled();
+  expect(complaints).toEqual([]);
+  room.happens("participantDisconnected");
+  await settled();
+  expect(container.textContent).toBe("absentabsent");
   unmount();
 });

@@ -149,7 +149,7 @@ async def test_listeners_are_told_where_it_leads_to_and_not_of_the_steps_between
     ]
 
 
-async def test_a_listener_that_closes_the_client_is_the_last_to_be_told_otherwise(
+async def test_a_client_that_is_closed_when_it_is_told_of_a_change_stays_closed(
     room: FakeRoom, watch: AgentWatch
 ) -> None:
     told: list[AgentState] = []
@@ -158,7 +158,7 @@ async def test_a_listener_that_closes_the_client_is_the_last_to_be_told_otherwis
     watch.add_listener(lambda presence: told.append(presence.state))
     del room.remote_participants["first"]
     room.join(FakeParticipant("second", "PA_2"))
-    assert told == [AgentState.CLOSED]
+    assert told == [AgentState.ABSENT, AgentState.CLOSED]
     assert watch.presence == AgentPresence(AgentState.CLOSED, None)
 
 
