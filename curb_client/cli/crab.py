@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from curb_client.cli.crab_work import end_at_once, give_up, prompted, run_with_client, signalled
 from curb_client.cli.interrupted import take_signals
 from curb_client.errors import CurbError, UsageError
 
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["crab"]
 
 AGENT: Final = "crab"
-
-Work = Callable[["CrabTalkClient"], Coroutine[Any, Any, None]]
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 
@@ -40,25 +40,6 @@ def crab(context: click.Context, address: str | None) -> None:
     The exit status is 1 where the daemon, or an agent's run, said no.
     """
     context.obj = address
-
-
-def _run(address: str | None, work: Work) -> None:
-    """Run it with a client; what goes wrong is told on standard error."""
-    try:
-        asyncio.run(_with_client(address, work))
-    except UsageError as error:
-        raise click.UsageError(str(error)) from error
-    except CurbError as error:
-        raise click.ClickException(str(error)) from error
-    except KeyboardInterrupt:
-        raise click.exceptions.Exit(130) from None  # as of a program that SIGINT ended
-
-
-async def _with_client(address: str | None, work: Work) -> None:
-    from curb_client.crabtalk import CrabTalkClient
-
-    async with CrabTalkClient(address) as client:
-        await work(client)
 
 
 def _json_of(message: Message) -> dict[str, Any]:
@@ -111,16 +92,25 @@ def _say_options(command: Any) -> Any:
 @click.pass_obj
 def ask(address: str | None, /, content: str, as_json: bool, **options: Any) -> None:
     """Say something to an agent, and print its whole answer."""
+    from curb_client.crabtalk import AgentRunError
 
     async def work(client: CrabTalkClient) -> None:
-        answer = await client.send(content, **options)
+        try:
+            answer = await client.send(content, **options)
+        except AgentRunError as error:
+            if error.reason:
+                raise
+            raise click.ClickException(
+                f"the run of {error.agent!r} in session {error.session} gave nothing and used no token: its provider "
+                f"{error.provider!r} failed, or answered with nothing; `curb-client crab stream` tells which"
+            ) from error
         if as_json:
             click.echo(json.dumps(_json_of(answer), ensure_ascii=False))
         else:
             click.echo(answer.content)
             click.echo(f"session {answer.session}, {answer.model}, {answer.usage.total_tokens} tokens", err=True)
 
-    _run(address, work)
+    run_with_client(address, work)
 
 
 @crab.command()
@@ -135,22 +125,23 @@ def stream(address: str | None, /, content: str, as_json: bool, answers: tuple[s
     given = list(answers)
 
     async def work(client: CrabTalkClient) -> None:
-        async with client.stream(content, **options) as run:
-            async for event in run:
-                if as_json:
-                    click.echo(json.dumps(to_json(event), ensure_ascii=False))
-                else:
-                    _show(event)
-                if isinstance(event, AskUser):
-                    answer = {one.question: given.pop(0) if given else _prompted(one) for one in event.questions}
-                    await client.reply_to_ask(event.session, answer)
+        run = client.stream(content, **options)
+        answered: AskUser | None = None
+        try:
+            async with run:
+                async for event in run:
+                    if as_json:
+                        click.echo(json.dumps(to_json(event), ensure_ascii=False))
+                    else:
+                        _show(event)
+                    if isinstance(event, AskUser):
+                        answer = {one.question: given.pop(0) if given else prompted(one) for one in event.questions}
+                        await client.reply_to_ask(event.session, answer)
+                        answered = event
+        finally:
+            await give_up(client, run, answered)
 
-    _run(address, work)
-
-
-def _prompted(question: Any) -> str:
-    labels = ", ".join(option.label for option in question.options)
-    return str(click.prompt(f"{question.question} ({labels})", err=True))
+    run_with_client(address, work)
 
 
 def _show(event: RunEvent) -> None:
@@ -185,12 +176,13 @@ def sessions(address: str | None, kill: int | None, compact: int | None, as_json
         if kill is not None:
             await client.kill(kill)
         elif compact is not None:
-            click.echo(await client.compact(compact))
+            summary = await client.compact(compact)
+            click.echo(json.dumps({"session": compact, "summary": summary}, ensure_ascii=False) if as_json else summary)
         else:
             columns = ("id", "agent", "created_by", "message_count", "active", "title")
             _print(map(_json_of, await client.sessions()), columns, as_json)
 
-    _run(address, work)
+    run_with_client(address, work)
 
 
 @crab.command()
@@ -204,7 +196,7 @@ def agents(address: str | None, name: str | None, as_json: bool) -> None:
         found = await client.agents() if name is None else [await client.agent(name)]
         _print(map(_json_of, found), ("name", "model", "max_iterations", "thinking", "skills", "description"), as_json)
 
-    _run(address, work)
+    run_with_client(address, work)
 
 
 @crab.command()
@@ -228,7 +220,7 @@ def events(address: str | None, count: int | None, as_json: bool) -> None:
                 if left == 0:
                     return
 
-    _run(address, work)
+    run_with_client(address, work)
 
 
 @crab.command()
@@ -241,7 +233,7 @@ def stats(address: str | None, as_json: bool) -> None:
         columns = ("uptime_secs", "active_sessions", "registered_agents", "active_model")
         _print([_json_of(await client.stats())], columns, as_json)
 
-    _run(address, work)
+    run_with_client(address, work)
 
 
 @crab.group()
@@ -258,7 +250,7 @@ def list_crons(address: str | None, as_json: bool) -> None:
     async def work(client: CrabTalkClient) -> None:
         _print(map(_json_of, await client.crons()), _CRON, as_json)
 
-    _run(address, work)
+    run_with_client(address, work)
 
 
 @cron.command("add")
@@ -275,7 +267,7 @@ def add_cron(address: str | None, /, schedule: str, skill: str, as_json: bool, *
     async def work(client: CrabTalkClient) -> None:
         _print([_json_of(await client.create_cron(schedule, skill, **options))], _CRON, as_json)
 
-    _run(address, work)
+    run_with_client(address, work)
 
 
 @cron.command("delete")
@@ -287,7 +279,7 @@ def delete_cron(address: str | None, id: int) -> None:  # noqa: A002 - the argum
     async def work(client: CrabTalkClient) -> None:
         await client.delete_cron(id)
 
-    _run(address, work)
+    run_with_client(address, work)
 
 
 _CRON: Final = ("id", "schedule", "skill", "session", "quiet_start", "quiet_end", "once")
@@ -300,18 +292,26 @@ _CRON: Final = ("id", "schedule", "skill", "session", "quiet_start", "quiet_end"
 @click.pass_obj
 def gateway(address: str | None, url: str, token: str, agent: str) -> None:
     """Let callers in a LiveKit room talk to the daemon, each in a session of its own, until Ctrl-C."""
-    until_interrupted = take_signals()
 
     async def work(client: CrabTalkClient) -> None:
         from curb_client import AgentCall, connect_room
         from curb_client.crabtalk import CrabGateway
 
-        async with connect_room(url, token) as room, AgentCall(room) as call, CrabGateway(call, client, agent=agent):
+        async with AsyncExitStack() as stack:
+            with end_at_once():
+                room = await stack.enter_async_context(connect_room(url, token))
+            call = await stack.enter_async_context(AgentCall(room))
+            served = await stack.enter_async_context(CrabGateway(call, client, agent=agent))
             await call.ready()
-            click.echo(f"the gateway to {client.address} is in the room {room.name} until Ctrl-C", err=True)
-            await asyncio.to_thread(until_interrupted)
+            with signalled() as interrupted:
+                click.echo(f"the gateway to {client.address} is in the room {room.name} until Ctrl-C", err=True)
+                closed = asyncio.ensure_future(served.until_closed())
+                await asyncio.wait({closed, interrupted}, return_when=asyncio.FIRST_COMPLETED)
+            if closed.done():
+                closed.result()
+            closed.cancel()
 
-    _run(address, work)
+    run_with_client(address, work)
 
 
 @crab.command()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         InvalidCronError,
         MalformedMessageError,
         PackageError,
+        RoomLostError,
     )
     from curb_client.crabtalk.events import (
         AgentEvent,
@@ -87,6 +88,7 @@ __all__ = [
     "PortFile",
     "Question",
     "QuestionOption",
+    "RoomLostError",
     "RunEvent",
     "ServerMessage",
     "StreamChunk",
@@ -134,6 +136,7 @@ _HOMES: Final = {
     "PortFile": "curb_client.crabtalk.addresses",
     "Question": "curb_client.crabtalk.events",
     "QuestionOption": "curb_client.crabtalk.events",
+    "RoomLostError": "curb_client.crabtalk.errors",
     "RunEvent": "curb_client.crabtalk.events",
     "ServerMessage": "curb_client.crabtalk.crabtalk_pb2",
     "StreamChunk": "curb_client.crabtalk.events",

@@ -94,9 +94,10 @@ class PortFile:
             text = self.path.expanduser().read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError) as error:
             raise DaemonUnreachableError(f"no port in {self.path} ({error}): no daemon runs; {_START_IT}") from error
-        if not text.strip().isdecimal() or not 1 <= int(text) <= 65535:
+        port = _port(text.strip())
+        if port is None:
             raise DaemonUnreachableError(f"no port in {self.path}, but {text[:40]!r}")
-        await TcpAddress("127.0.0.1", int(text)).open(factory)
+        await TcpAddress("127.0.0.1", port).open(factory)
 
 
 Address = UnixAddress | TcpAddress | PortFile
@@ -119,10 +120,17 @@ def as_address(address: Address | str | os.PathLike[str] | None) -> Address:
         return address
     text = os.fspath(address)
     if text.startswith(_TCP):
-        host, _, port = text.removeprefix(_TCP).rpartition(":")
-        if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
+        host, _, digits = text.removeprefix(_TCP).rpartition(":")
+        port = _port(digits)
+        if not host or port is None:
             raise UsageError(f"the daemon's address is {text!r:.200}; give tcp://HOST:PORT with a port up to 65535")
-        return TcpAddress(host.strip("[]"), int(port))
+        return TcpAddress(host.strip("[]"), port)
     if not text or "://" in text:
         raise UsageError(f"the daemon's address is {text!r:.200}; give tcp://HOST:PORT, a socket or a .port file")
     return PortFile(Path(text)) if text.endswith(".port") else UnixAddress(Path(text))
+
+
+def _port(text: str) -> int | None:
+    if not text.isascii() or not text.isdecimal() or len(text) > 5:
+        return None
+    return int(text) if 1 <= int(text) <= 65535 else None

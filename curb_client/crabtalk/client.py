@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from curb_client.crabtalk import crabtalk_pb2 as pb
 from curb_client.crabtalk.asking import REQUEST_SECONDS, Asking
-from curb_client.crabtalk.cron import daemon_schedule, quiet_time
+from curb_client.crabtalk.cron import daemon_schedule, quiet_hours
 from curb_client.crabtalk.errors import (
     AgentRunError,
     CrabTalkError,
-    DaemonNotFoundError,
     DaemonRefusedError,
-    InvalidCronError,
 )
 from curb_client.crabtalk.operations import as_json_text, made
 from curb_client.crabtalk.replies import AgentEvents, PackageProgress
 from curb_client.crabtalk.run_stream import AgentRun
-from curb_client.errors import UsageError
+from curb_client.errors import ClosedError, UsageError
 from curb_client.room.arguments import check_timeout
 
 __all__ = ["CrabTalkClient"]
@@ -34,8 +33,9 @@ WAITING_SECONDS: Final = 120.0
 RUN_SECONDS: Final = 600.0
 SILENCE_SECONDS: Final = 330.0
 """Between two events of a run: a question waits five minutes for its answer."""
+MOST_SESSION: Final = 2**64 - 1
 LATE_QUESTION_SECONDS: Final = 0.1
-"""A daemon tells of a question first, and can give it up only when its own tool has begun to wait."""
+"""A daemon tells of a tool first, and can give up its question only when it has begun to wait."""
 
 
 class CrabTalkClient(Asking):
@@ -96,7 +96,7 @@ class CrabTalkClient(Asking):
 
         Raises:
             AgentRunError: the run failed. A daemon hides a provider's error here, behind an empty answer that cost no
-                token; :meth:`stream` tells it.
+                token; :meth:`stream` tells it. A provider that counts no tokens and answers with nothing looks so, too.
         """
         message = _run(
             pb.SendMsg, content=content, agent=agent, session=session, sender=sender, cwd=cwd, new_chat=new_chat,
@@ -106,7 +106,7 @@ class CrabTalkClient(Asking):
         if not answer.content and not answer.usage.total_tokens:
             raise AgentRunError(
                 f"the run of {answer.agent!r} in session {answer.session} gave nothing and used no token: its provider "
-                f"{answer.provider!r} failed. Use stream() to be told how",
+                f"{answer.provider!r} failed, or answered with nothing. Use stream() to be told which",
                 reason="",
                 agent=answer.agent,
                 session=answer.session,
@@ -170,10 +170,13 @@ class CrabTalkClient(Asking):
             DaemonNotFoundError: there is no such session.
         """
         message = made(pb.KillMsg, session=_session(session))
+        deadline = time.monotonic() + check_timeout(timeout, default=REQUEST_SECONDS)
         await self._ask(message, pb.Pong, timeout)
-        await asyncio.sleep(LATE_QUESTION_SECONDS)
-        with contextlib.suppress(DaemonNotFoundError):
-            await self._ask(message, pb.Pong, timeout)
+        left = deadline - time.monotonic() - LATE_QUESTION_SECONDS
+        if left > 0:
+            await asyncio.sleep(LATE_QUESTION_SECONDS)
+            with contextlib.suppress(CrabTalkError, ClosedError):  # it is killed already
+                await self._ask(message, pb.Pong, left)
 
     async def compact(self, session: int, *, timeout: float | None = None) -> str:
         """A summary of a session, by its model; the session keeps its messages.
@@ -277,11 +280,7 @@ class CrabTalkClient(Asking):
         Raises:
             InvalidCronError: the daemon would refuse it, or not do what it says.
         """
-        start, end = (None, None) if quiet is None else quiet
-        if start is not None and end is not None:
-            start, end = quiet_time(start, "quiet_start"), quiet_time(end, "quiet_end")
-            if start == end:
-                raise InvalidCronError(f"quiet from {start} to {end} is never; give two times", field="quiet_end")
+        start, end = (None, None) if quiet is None else quiet_hours(quiet)
         message = made(
             pb.CreateCronMsg,
             schedule=daemon_schedule(schedule),
@@ -348,9 +347,9 @@ class CrabTalkClient(Asking):
         return PackageProgress(self._others, message, check_timeout(timeout, default=RUN_SECONDS))
 
 
-def _session(session: int) -> int:
-    if not 1 <= session < 2**64:
-        raise UsageError(f"session is {session!r:.40}; it must be a whole number from 1")
+def _session(session: object) -> int:
+    if not isinstance(session, int) or isinstance(session, bool) or not 1 <= session <= MOST_SESSION:
+        raise UsageError(f"session is {session!r:.40}; it must be a whole number from 1 to {MOST_SESSION}")
     return session
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from curb_client.crabtalk.errors import InvalidCronError
 
-__all__ = ["daemon_schedule", "quiet_time"]
+__all__ = ["daemon_schedule", "quiet_hours", "quiet_time"]
 
 _DAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -32,7 +32,9 @@ _FIELDS: Final = (
     ("month", 1, 12),
     ("day of week", 0, 7),
 )
-_PART: Final = re.compile(r"(?:(\*)|([a-z]{3}|\d{1,2})(?:-([a-z]{3}|\d{1,2}))?)(?:/(\d{1,2}))?", re.IGNORECASE)
+_PART: Final = re.compile(
+    r"(?:(\*)|([a-z]{3}|\d{1,2})(?:-([a-z]{3}|\d{1,2}))?)(?:/(\d{1,9}))?", re.IGNORECASE | re.ASCII
+)
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
 
 
@@ -63,13 +65,27 @@ def daemon_schedule(schedule: str) -> str:
     return " ".join(["0", *fields[:4], days]).upper()
 
 
-def quiet_time(text: str, field: str) -> str:
+def quiet_hours(quiet: object) -> tuple[str, str]:
+    """From when to when.
+
+    Raises:
+        InvalidCronError: not two times, or twice the same.
+    """
+    if not isinstance(quiet, (tuple, list)) or len(quiet) != 2:
+        raise InvalidCronError(f"quiet is {quiet!r:.60}; give two times, ('23:00', '07:00')", field="quiet_end")
+    start, end = quiet_time(quiet[0], "quiet_start"), quiet_time(quiet[1], "quiet_end")
+    if start == end:
+        raise InvalidCronError(f"quiet from {start} to {end} is never; give two times", field="quiet_end")
+    return start, end
+
+
+def quiet_time(text: object, field: str) -> str:
     """A time of day, ``23:00``; a daemon takes anything, and is then never quiet.
 
     Raises:
         InvalidCronError: no time from 00:00 to 23:59.
     """
-    if not _TIME.fullmatch(text):
+    if not isinstance(text, str) or not _TIME.fullmatch(text):
         raise InvalidCronError(f"{field} is {text!r:.60}; give a time from '00:00' to '23:59'", field=field)
     return text
 
@@ -88,8 +104,8 @@ def _values(schedule: str, text: str, name: str, least: int, most: int) -> list[
             end = 7  # FRI-SUN
         if end < start:
             raise _invalid(schedule, f"the {name} {part!r} ends before it begins")
-        if step is not None and int(step) == 0:
-            raise _invalid(schedule, f"the {name} {part!r} has steps of 0")
+        if step is not None and not 1 <= int(step) <= most:
+            raise _invalid(schedule, f"the {name} {part!r} has steps of {int(step)}; they must be from 1 to {most}")
         if name == "day of week" and last is None and end == 7 and start < 7:
             end = 6  # * and n/2 count a week once
         values += range(start, end + 1, int(step or 1))
@@ -100,7 +116,7 @@ def _number(schedule: str, text: str, name: str, least: int, most: int) -> int:
     names = {"month": _MONTHS, "day of week": _DAYS}.get(name, ())
     if text.upper() in names:
         return names.index(text.upper()) + least
-    if not text.isdecimal() or not least <= int(text) <= most:
+    if not text.isdigit() or not least <= int(text) <= most:
         raise _invalid(schedule, f"{text!r} is no {name}; it must be from {least} to {most}")
     return int(text)
 

@@ -17,6 +17,7 @@
         │   └── DaemonNotFoundError      404: no such session, agent, job or question
         ├── AgentRunError                the agent's run ended with an error, its provider's most often
         ├── PackageError                 installing or removing a package failed
+        ├── RoomLostError                a gateway's room has ended, or was lost
         └── CrabDaemonError              a daemon of the test kit's could not be got, started or reached
 """
 
@@ -39,6 +40,7 @@ __all__ = [
     "InvalidCronError",
     "MalformedMessageError",
     "PackageError",
+    "RoomLostError",
 ]
 
 
@@ -171,6 +173,18 @@ class PackageError(CrabTalkError):
     def __init__(self, package: str, reason: str) -> None:
         super().__init__(f"the package {package!r}: {reason}")
         self.package = package
+        self.reason = reason
+
+
+class RoomLostError(CrabTalkError):
+    """A gateway is no longer in its room: another participant took its identity, the room ended, or LiveKit is gone.
+
+    Attributes:
+        reason: LiveKit's name for it, ``DUPLICATE_IDENTITY`` for example.
+    """
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
         self.reason = reason
 
 

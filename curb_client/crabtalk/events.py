@@ -133,6 +133,7 @@ class AskUser:
     """The agent waits, five minutes at most, for :meth:`curb_client.crabtalk.CrabTalkClient.reply_to_ask`.
 
     Attributes:
+        questions: of the call of ``ask_user`` that runs now; others of the same batch have a turn of their own.
         session: the one to reply to.
     """
 
@@ -265,5 +266,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (ToolCall, Question, QuestionOption)):
         return {key: _plain(each) for key, each in vars(value).items()}
     if isinstance(value, pb.TokenUsage):
-        return {field.name: getattr(value, field.name) for field, _ in value.ListFields()}
+        return {field.name: getattr(value, field.name) for field in value.DESCRIPTOR.fields}
     return str(value).strip() if isinstance(value, pb.StreamEvent) else value

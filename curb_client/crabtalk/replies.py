@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
@@ -14,7 +15,7 @@ from curb_client.crabtalk.errors import DaemonTimeoutError, PackageError
 from curb_client.crabtalk.events import AgentEvent, PackageEvent
 from curb_client.crabtalk.frames import encode_frame
 from curb_client.crabtalk.operations import answer_of, asked
-from curb_client.errors import ClosedError
+from curb_client.errors import ClosedError, CurbError
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -48,6 +49,8 @@ class Replies(Generic[ItemT]):
         self._connection: Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_done = False
+        self._is_closed = False
+        self._more: deque[ItemT] = deque()
 
     def __aiter__(self) -> Self:
         return self
@@ -55,11 +58,17 @@ class Replies(Generic[ItemT]):
     async def __anext__(self) -> ItemT:
         try:
             while not self._is_done:
+                if self._more:
+                    return self._more.popleft()
                 connection = self._connection or await self._begin()
                 message = self._next_message(connection)
                 item = self._take(await self._receive(connection) if message is None else message)
                 if item is not None:
                     return item
+        except CurbError:
+            self._drop()
+            if not self._is_closed:  # else by aclose(): that is the end, and no failure
+                raise
         except BaseException:
             self._drop()
             raise
@@ -75,7 +84,8 @@ class Replies(Generic[ItemT]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop here; may be called more than once, and by another task than the one that reads."""
+        """Stop here; may be called more than once, and by another task than the one that reads: its loop then ends."""
+        self._is_closed = True
         self._drop()
 
     def __del__(self) -> None:
@@ -103,7 +113,10 @@ class Replies(Generic[ItemT]):
         return await connection.receive(self._seconds)
 
     def _take(self, message: pb.ServerMessage) -> ItemT | None:
-        """What a message brings, None for nothing; the last one calls :meth:`_finish`."""
+        """What a message brings, None for nothing; what else it brings is appended to ``_more``.
+
+        The last one calls :meth:`_finish`.
+        """
         raise NotImplementedError
 
     def _finish(self) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from curb_client.crabtalk import crabtalk_pb2 as pb
 from curb_client.crabtalk.errors import AgentRunError
 from curb_client.crabtalk.events import (
+    AskUser,
+    Question,
     RunEvent,
     StreamChunk,
     StreamEnd,
@@ -21,6 +23,7 @@ from curb_client.crabtalk.events import (
     asked_questions,
 )
 from curb_client.crabtalk.operations import answer_of
+from curb_client.crabtalk.questions import ASK_TOOL, questions_in
 from curb_client.crabtalk.replies import Replies
 
 if TYPE_CHECKING:
@@ -33,10 +36,13 @@ class AgentRun(Replies[RunEvent]):
     """The events of a run: ``async for event in client.stream("hello"): ...``.
 
     The last one is a StreamEnd. A run that is left early is ended by the daemon at its next event; its session counts
-    as active there until it is used again.
+    as active there until it is used again. One that is left at a question has that event five minutes later, and until
+    then the daemon keeps everybody waiting who lists its sessions, or says something without a session or a new one:
+    answer the question, or ``await client.kill(run.question.session)``. A killed session is still on disk.
 
     Attributes:
         session: of the run, once it began.
+        question: the one that the daemon waits with; None once its tool gave a result.
         end: its last event, once it came.
 
     Raises, besides what all requests do:
@@ -46,6 +52,7 @@ class AgentRun(Replies[RunEvent]):
     def __init__(self, pool: Pool, message: pb.StreamMsg, seconds: float) -> None:
         super().__init__(pool, message, seconds)
         self.session: int | None = message.session or None
+        self.question: AskUser | None = None
         self.end: StreamEnd | None = None
         self._is_announced = False
         self._calls: list[ToolCall] = []
@@ -67,14 +74,12 @@ class AgentRun(Replies[RunEvent]):
             case "tool_start":
                 return self._tools(event.tool_start)
             case "tool_result":
-                result = event.tool_result
-                call = self._calls.pop(0) if self._calls else None
-                return ToolResult(call, result.call_id, result.output, result.duration_ms)
+                return self._result(event.tool_result)
             case "tools_complete":
                 self._is_announced = False
                 return ToolsComplete()
             case "ask_user":
-                return asked_questions(event.ask_user, self.session or 0)
+                return self._asked(event.ask_user)
             case "end":
                 return self._ended(event.end)
         return UnknownEvent(event)
@@ -89,10 +94,33 @@ class AgentRun(Replies[RunEvent]):
             return ToolsAnnounced(tuple(call.name for call in event.calls))
         self._is_announced = True
         self._calls = [ToolCall(call.name, call.arguments) for call in event.calls]
-        return ToolStart(tuple(self._calls))
+        start = ToolStart(tuple(self._calls))
+        self._ask()
+        return start
+
+    def _result(self, result: pb.ToolResultEvent) -> ToolResult:
+        call = self._calls.pop(0) if self._calls else None
+        self.question = None
+        self._ask()
+        return ToolResult(call, result.call_id, result.output, result.duration_ms)
+
+    def _ask(self) -> None:
+        """A daemon tells all questions of a batch before its first tool runs, but can take the answers to one call
+        alone, the one that runs: they are asked when it is its turn.
+        """
+        if self._calls and self._calls[0].name == ASK_TOOL and (questions := _questions(self._calls[0])) is not None:
+            self.question = AskUser(questions, self.session or 0)
+            self._more.append(self.question)
+
+    def _asked(self, event: pb.AskUserEvent) -> AskUser | None:
+        if any(call.name == ASK_TOOL and _questions(call) is not None for call in self._calls):
+            return None
+        self.question = asked_questions(event, self.session or 0)  # of calls that only a newer daemon understands
+        return self.question
 
     def _ended(self, event: pb.StreamEnd) -> StreamEnd:
         self._finish()
+        self.question = None
         if event.error:
             raise AgentRunError(
                 f"the run of {event.agent!r} in session {self.session} failed: {event.error}",
@@ -105,3 +133,10 @@ class AgentRun(Replies[RunEvent]):
         usage = event.usage if event.HasField("usage") else None
         self.end = StreamEnd(event.agent, event.provider, event.model, usage)
         return self.end
+
+
+def _questions(call: ToolCall) -> tuple[Question, ...] | None:
+    try:
+        return questions_in(call.arguments)
+    except ValueError:
+        return None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +18,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from curb_client import blocking
+from curb_client import blocking, connect_room
 from curb_client.cli.commands import cli
 from curb_client.crabtalk import CrabDaemonError
+from curb_client.crabtalk import crabtalk_pb2 as pb
+from curb_client.model import Call
 from curb_client.testing import LiveKitServerHandle
 from curb_client.testing.crab_build import install_daemon
 from curb_client.testing.crab_daemon import cached_daemon, find_daemon
@@ -48,6 +53,7 @@ def command(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A command that runs until Ctrl-C."""
     with subprocess.Popen(
         [sys.executable, "-u", "-m", "curb_client.cli", "crab", *arguments],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -65,14 +71,24 @@ def ended(process: subprocess.Popen[str]) -> int:
     return process.wait(SECONDS)
 
 
+def until_it_waits(process: subprocess.Popen[str]) -> None:
+    """Python's input() swallows a Ctrl-C in the instant in which it writes its prompt."""
+    state = Path(f"/proc/{process.pid}/stat")
+    while state.exists() and state.read_text().rpartition(")")[2].split()[0] != "S":
+        time.sleep(0.01)
+
+
 def test_ask(daemon: FakeDaemon) -> None:
     result = crab(daemon, "ask", "hello", "--sender=me")
     assert result.stdout == "Hello, world\n"
     assert result.stderr.startswith("session 1, fake-model, ")
     (answer,) = objects(crab(daemon, "ask", "hello", "--new", "--sender=me", "--json"))
     assert (answer["content"], answer["session"], answer["usage"]["total_tokens"] > 0) == ("Hello, world", 2, True)
-    assert "provider 'fake' failed" in crab(daemon, "ask", "bad request", status=1).stderr
-    assert "session is 0" in crab(daemon, "ask", "x", "--session=0", status=2).stderr
+    failed = crab(daemon, "ask", "bad request", status=1).stderr
+    assert "provider 'fake' failed, or answered with nothing; `curb-client crab stream` tells which" in failed
+    for session in (0, 2**64):
+        told = crab(daemon, "ask", "x", f"--session={session}", status=2).stderr
+        assert f"session is {session}; it must be a whole number from 1 to {2**64 - 1}" in told
 
 
 def test_stream(daemon: FakeDaemon) -> None:
@@ -86,10 +102,38 @@ def test_stream(daemon: FakeDaemon) -> None:
     assert events[3]["questions"][0]["options"][0] == {"label": "SQLite", "description": "a file"}
     (output,) = (event["output"] for event in events if event["event"] == "tool_result")
     assert json.loads(output) == {"Which database?": "SQLite", "Which features?": "A"}
+    assert set(events[-1]["usage"]) == set(pb.TokenUsage.DESCRIPTOR.fields_by_name)
     asked = crab(daemon, "stream", "ask me", stdin="Postgres\nA, B\n")
     assert "Which database? (SQLite, Postgres)" in asked.stderr
     assert asked.stdout.endswith("thank you\n")
     assert "no such thing" in crab(daemon, "stream", "bad request", status=1).stderr
+    free = {"questions": [{"question": "Your name?", "header": "Name", "options": []}]}
+    daemon.script.on("who", calls=[Call("ask_user", free)])
+    assert "Your name?: " in crab(daemon, "stream", "who", stdin="me\n").stderr
+
+
+def test_a_question_among_other_tools(daemon: FakeDaemon) -> None:
+    for content, answers in (("look first", ["a"]), ("two questions", ["a", "b", "c"])):
+        arguments = [f"--answer={answer}" for answer in answers]
+        result = crab(daemon, "stream", content, "--new", "--json", *arguments)
+        outputs = [event["output"] for event in objects(result) if event["event"] == "tool_result"]
+        assert "".join(outputs).count('": "') == len(answers)
+        assert "given up" not in result.stderr
+
+
+def test_ctrl_c_at_a_question_gives_it_up(daemon: FakeDaemon) -> None:
+    with command(f"--address={daemon.address}", "stream", "ask me") as asking:
+        assert asking.stderr is not None
+        told = ""
+        while "Which database? (SQLite, Postgres)" not in told:
+            read = asking.stderr.read(1)
+            assert read
+            told += read
+        until_it_waits(asking)
+        assert ended(asking) == 1
+        assert "the question was given up" in asking.stderr.read()
+    assert not daemon._state.asks
+    assert objects(crab(daemon, "sessions", "--json")) == []
 
 
 def test_sessions(daemon: FakeDaemon) -> None:
@@ -98,6 +142,8 @@ def test_sessions(daemon: FakeDaemon) -> None:
     assert lines[0].split() == ["id", "agent", "created_by", "message_count", "active", "title"]
     assert lines[1].split() == ["1", "crab", "me", "2", "no"]
     assert crab(daemon, "sessions", "--compact=1").stdout == "Hello, world\n"
+    compacted = objects(crab(daemon, "sessions", "--compact=1", "--json"))
+    assert compacted == [{"session": 1, "summary": "Hello, world"}]
     crab(daemon, "sessions", "--kill=1")
     assert objects(crab(daemon, "sessions", "--json")) == []
     assert "404" in crab(daemon, "sessions", "--kill=1", status=1).stderr
@@ -160,6 +206,35 @@ def test_the_gateway(daemon: FakeDaemon, livekit: LiveKitServerHandle) -> None:
             reply = call.agent.ask("crab.ask", {"content": "hello"}, timeout=SECONDS)
         assert reply["content"] == "Hello, world"
         assert ended(gateway) == 0
+
+
+def test_a_gateway_whose_place_is_taken(daemon: FakeDaemon, livekit: LiveKitServerHandle) -> None:
+    token = livekit.token("gateway", "crab-replaced", kind="agent")
+    arguments = [f"--address={daemon.address}", "gateway", f"--url={livekit.url}", f"--token={token}"]
+
+    async def replace() -> None:
+        async with connect_room(livekit.url, token):
+            await asyncio.to_thread(gateway.wait, SECONDS)
+
+    with command(*arguments) as gateway:
+        assert gateway.stderr is not None
+        gateway.stderr.readline()
+        asyncio.run(replace())
+        told = gateway.stderr.read()
+    assert gateway.returncode == 1
+    assert "the gateway is no longer in its room (DUPLICATE_IDENTITY)" in told
+    assert "give each gateway a token with its own" in told
+
+
+def test_ctrl_c_ends_a_gateway_that_does_not_get_into_its_room(daemon: FakeDaemon) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"ws://127.0.0.1:{silent.getsockname()[1]}"
+        with command(f"--address={daemon.address}", "gateway", f"--url={url}", "--token=x") as gateway:
+            silent.settimeout(SECONDS)
+            connected, _ = silent.accept()
+            with connected:
+                gateway.send_signal(signal.SIGINT)
+                assert gateway.wait(10) == 130
 
 
 def test_a_fake_daemon_to_develop_against(tmp_path: Path) -> None:

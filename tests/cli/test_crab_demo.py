@@ -135,7 +135,7 @@ def results_are_not_told(patch: Patch) -> None:
 
 
 def questions_are_lost(patch: Patch) -> None:
-    patch.setattr(gateway, "_question", lambda event: {"session": event.session, "questions": [{"question": "?"}]})
+    patch.setattr(gateway, "question_json", lambda event: {"session": event.session, "questions": [{"question": "?"}]})
 
 
 def the_daemon_stays(patch: Patch) -> None:
@@ -156,6 +156,7 @@ def _start_once(start: Callable[[FakeDaemon], None]) -> Callable[[FakeDaemon], N
 
 def callers_are_not_known_again(patch: Patch) -> None:
     patch.setattr(Callers, "of", lambda self, identity: Caller(identity))
+    patch.setattr(Callers, "is_there", lambda *_: True)
 
 
 def nobody_is_freed(patch: Patch) -> None:

@@ -14,6 +14,14 @@ from curb_client.testing.crab_daemon import CrabDaemon, RealDaemon, find_daemon
 from curb_client.testing.fake_daemon.daemon import FakeDaemon
 
 QUESTION = "Which database?"
+
+
+def asking(*questions: str) -> Call:
+    """A call that asks these."""
+    options = [{"label": "yes", "description": "so it is"}]
+    return Call("ask_user", {"questions": [{"question": one, "header": "Q", "options": options} for one in questions]})
+
+
 ASKING = {
     "questions": [
         {
@@ -46,7 +54,8 @@ def script() -> ModelScript:
     script.on("sleepy", calls=[Call("bash", {"command": "sleep 1; echo done"})])
     script.on(after="bash", text="tool said it")
     script.on("ask me", calls=[Call("ask_user", ASKING)])
-    script.on("look first", calls=[Call("bash", {"command": "sleep 0.02"}), Call("ask_user", ASKING)])
+    script.on("look first", calls=[Call("bash", {"command": "sleep 0.3; echo seen"}), asking("Go on?")])
+    script.on("two questions", calls=[asking("One?"), asking("Two?", "Three?")])
     script.on(after="ask_user", text="thank you")
     script.on("bad request", status=400, error="no such thing")
     script.on("cut", text="one two three four", chunk=4, cut_after=3)

@@ -26,9 +26,10 @@ from curb_client.crabtalk import (
     ToolStart,
 )
 from curb_client.crabtalk import crabtalk_pb2 as pb
+from curb_client.model import Call
 from curb_client.testing.crab_daemon import CrabDaemon
 from curb_client.testing.fake_daemon.daemon import FakeDaemon
-from tests.crabtalk.conftest import QUESTION, script
+from tests.crabtalk.conftest import QUESTION, asking, script
 
 SECONDS = 30.0
 
@@ -128,12 +129,21 @@ async def test_a_question_is_given_up_with_its_session(client: CrabTalkClient) -
 
 
 async def test_a_question_that_the_daemon_does_not_wait_with_yet_is_given_up_too() -> None:
-    with FakeDaemon(script()) as daemon:
+    async def until_killed(_: object) -> str:
+        while daemon._state.live:  # noqa: ASYNC110 - the test's own poll
+            await asyncio.sleep(0.005)
+        return "the session is gone, and the question comes"
+
+    own = script()
+    own.on("wait first", calls=[Call("wait", {}), asking("Go on?")])
+    with FakeDaemon(own, tools={"wait": until_killed}) as daemon:
         async with CrabTalkClient(daemon.address) as client:
             results = []
-            async for event in client.stream("look first", new_chat=True):
-                if isinstance(event, AskUser):
-                    await client.kill(event.session)
+            run = client.stream("wait first", new_chat=True)
+            async for event in run:
+                if isinstance(event, ToolStart):
+                    assert run.session is not None
+                    await client.kill(run.session)
                 elif isinstance(event, ToolResult):
                     results.append(event.output)
     assert results[1:] == ["ask_user cancelled: reply channel closed"]
@@ -144,7 +154,7 @@ async def test_without_a_stream_nothing_can_be_asked(client: CrabTalkClient, dae
 
 
 async def test_failures_of_the_provider(client: CrabTalkClient) -> None:
-    with pytest.raises(AgentRunError, match="its provider 'fake' failed") as hidden:
+    with pytest.raises(AgentRunError, match="its provider 'fake' failed, or answered with nothing") as hidden:
         await client.send("bad request", new_chat=True)
     assert hidden.value.session
     with pytest.raises(AgentRunError, match="no such thing") as told:
@@ -228,6 +238,13 @@ async def test_cron(client: CrabTalkClient) -> None:
         await client.create_cron("@daily", "greet", session=999)
     with pytest.raises(InvalidCronError, match="quiet_end"):
         await client.create_cron("@daily", "greet", session=session, quiet=("23:00", "24:00"))
+    for wrong in (("25:00", None), ("23:00",), "23", ("23:00", "07:00", "08:00"), ("23:00", "23:00")):
+        with pytest.raises(InvalidCronError, match="quiet"):
+            await client.create_cron("@daily", "greet", session=session, quiet=wrong)  # type: ignore[arg-type]
+    for beyond in ("0 */60 * * * *", "0 0 */24 * * *", "0 0 0 */32 * *", "0 0 0 1 */13 *", "0 \u0663 * * * *"):
+        with pytest.raises(DaemonRefusedError, match="invalid cron schedule"):
+            await client.create_cron(beyond, "greet", session=session)
+    assert await client.crons() == []
 
 
 async def test_a_job_fires_once(client: CrabTalkClient) -> None:
@@ -286,6 +303,9 @@ async def test_requests_that_are_none(client: CrabTalkClient) -> None:
         await client.request(pb.ListModelsMsg(), pb.Pong)
     with pytest.raises(UsageError, match="stream has many answers"):
         await client.request(pb.StreamMsg(content="x"), pb.StreamEvent)
+    for session in (0, -1, 2**64, True, 1.5, "x"):
+        with pytest.raises(UsageError, match=f"session is .*; it must be a whole number from 1 to {2**64 - 1}"):
+            await client.kill(session)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="session is 0"):
         await client.send("x", session=0)
     with pytest.raises(UsageError, match="name three sessions"):
@@ -335,6 +355,23 @@ async def test_early_breaks_and_cancellations(client: CrabTalkClient) -> None:
     assert await client.stream("hello", new_chat=True).text() == "Hello, world"
     assert not client._others._used
     assert not client._at_once._used
+
+
+async def test_what_another_task_closes_has_ended(client: CrabTalkClient) -> None:
+    events = client.events()
+    run = client.stream("ask me", new_chat=True)
+
+    async def read() -> list[object]:
+        return [event async for event in events]
+
+    reading = asyncio.ensure_future(read())
+    texts = asyncio.ensure_future(run.text())
+    while run.question is None or events._connection is None:  # noqa: ASYNC110 - only the run knows
+        await asyncio.sleep(0.01)
+    await asyncio.gather(events.aclose(), run.aclose())
+    assert await asyncio.wait_for(texts, SECONDS) == ""
+    await asyncio.wait_for(reading, SECONDS)
+    await client.kill(run.question.session)
 
 
 async def test_after_its_end_a_client_takes_nothing(client: CrabTalkClient) -> None:

@@ -42,8 +42,9 @@ async def test_no_daemon(tmp_path: Path) -> None:
 
     assert "there is no socket" in await told(tmp_path / "none.sock")
     assert "no port in" in await told(tmp_path / "none.port")
-    (tmp_path / "bad.port").write_text("66666")
-    assert "but '66666'" in await told(tmp_path / "bad.port")
+    for text in ("66666", "9" * 5000):
+        (tmp_path / "bad.port").write_text(text)
+        assert f"but '{text[:40]}'" in await told(tmp_path / "bad.port")
     left = socket.socket(socket.AF_UNIX)
     left.bind(str(tmp_path / "left.sock"))
     left.close()
@@ -60,7 +61,15 @@ def test_addresses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert as_address(None) == default_address()
     assert as_address("tcp://[::1]:6688") == TcpAddress("::1", 6688)
     assert as_address("run/crabtalk.port") == PortFile(Path("run/crabtalk.port"))
-    for wrong in ("", "tcp://host", "tcp://:1", "tcp://h:70000", "http://h:1"):
+    for wrong in (
+        "",
+        "tcp://host",
+        "tcp://:1",
+        "tcp://h:70000",
+        "tcp://h:\u0663",
+        f"tcp://h:{'9' * 5000}",
+        "http://h:1",
+    ):
         with pytest.raises(UsageError, match="the daemon's address is"):
             as_address(wrong)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -27,6 +28,7 @@ from curb_client.testing.fake_daemon.schedules import Schedule
         ("30 6 * * */2", "0 30 6 * * SUN,TUE,THU,SAT"),
         ("30 6 * * 1/3", "0 30 6 * * MON,THU"),
         ("0 0 */2 * 1", "0 0 0 */2 * MON"),
+        ("*/59 */23 */31 */12 *", "0 */59 */23 */31 */12 *"),
         ("@hourly", "0 0 * * * *"),
         ("@Weekly", "0 0 0 * * SUN"),
         ("*/10 * * * * *", "*/10 * * * * *"),
@@ -50,7 +52,14 @@ def test_what_is_sent(given_schedule: str, sent: str) -> None:
         ("* * * * 8", "'8' is no day of week"),
         ("* * * * mo", "is no day of week"),
         ("* mon * * *", "'mon' is no hour"),
-        ("*/0 * * * *", "steps of 0"),
+        ("*/0 * * * *", "minute '*/0' has steps of 0; they must be from 1 to 59"),
+        ("*/60 * * * *", "minute '*/60' has steps of 60; they must be from 1 to 59"),
+        ("0 1/24 * * *", "hour '1/24' has steps of 24; they must be from 1 to 23"),
+        ("0 0 */400 * *", "day of month '*/400' has steps of 400; they must be from 1 to 31"),
+        ("0 0 1 */13 *", "month '*/13' has steps of 13; they must be from 1 to 12"),
+        ("0 0 * * */8", "day of week '*/8' has steps of 8; they must be from 1 to 7"),
+        ("\u0663 * * * *", "is no minute"),
+        ("*/\u0663 * * * *", "is no minute"),
         ("9-5 * * * *", "ends before it begins"),
         ("1,,2 * * * *", "'' is no minute"),
         ("@fortnightly", "1 fields"),
@@ -58,7 +67,7 @@ def test_what_is_sent(given_schedule: str, sent: str) -> None:
     ],
 )
 def test_what_is_refused(schedule: str, reason: str) -> None:
-    with pytest.raises(InvalidCronError, match=reason.replace("(", r"\(")) as refused:
+    with pytest.raises(InvalidCronError, match=re.escape(reason)) as refused:
         daemon_schedule(schedule)
     assert refused.value.field == "schedule"
 

@@ -124,6 +124,26 @@ async def test_a_daemon_that_does_not_read_is_given_up() -> None:
         never.set()
 
 
+@pytest.mark.parametrize("second", ["silence", "an error", "a close"])
+async def test_a_session_that_is_killed_stays_so_whatever_is_said_of_its_question(second: str) -> None:
+    kills = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal kills
+        while (await read_request(reader)).HasField("kill"):
+            kills += 1
+            if kills == 1:
+                writer.write(encode_frame(pb.ServerMessage(pong=pb.Pong())))
+            elif second == "an error":
+                writer.write(encode_frame(pb.ServerMessage(error=pb.ErrorMsg(code=500, message="no"))))
+            elif second == "a close":
+                return
+
+    async with served_by(serve) as client:
+        await asyncio.wait_for(client.kill(1, timeout=2), SECONDS)
+    assert kills == 2
+
+
 async def test_silence_between_events_is_limited_and_not_the_whole_run() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)

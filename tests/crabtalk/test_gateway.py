@@ -52,11 +52,14 @@ class Heard:
 class Stage:
     """A room with a gateway."""
 
-    def __init__(self, server: LiveKitServerHandle, daemon: CrabDaemon, client: CrabTalkClient, room: str) -> None:
+    def __init__(
+        self, server: LiveKitServerHandle, daemon: CrabDaemon, client: CrabTalkClient, room: str, gateway: CrabGateway
+    ) -> None:
         self.server = server
         self.daemon = daemon
         self.client = client
         self.room = room
+        self.gateway = gateway
 
     @contextlib.asynccontextmanager
     async def caller(self, identity: str) -> AsyncIterator[Heard]:
@@ -94,10 +97,10 @@ async def staged(server: LiveKitServerHandle, daemon: CrabDaemon) -> AsyncIterat
         CrabTalkClient(daemon.address) as client,
         connect_room(server.url, server.token("gateway", room, kind="agent")) as gateway_room,
         AgentCall(gateway_room) as call,
-        CrabGateway(call, client),
+        CrabGateway(call, client) as crab_gateway,
     ):
         await call.ready()
-        yield Stage(server, daemon, client, room)
+        yield Stage(server, daemon, client, room, crab_gateway)
 
 
 async def refused(heard: Heard, key: str, payload: Any) -> AgentRefusedError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Final
 
@@ -11,7 +13,7 @@ from livekit import rtc
 from typing_extensions import Self
 
 from curb_client.crabtalk.client import DEFAULT_AGENT, CrabTalkClient
-from curb_client.crabtalk.errors import CrabTalkError, DaemonNotFoundError
+from curb_client.crabtalk.errors import AgentRunError, CrabTalkError, DaemonNotFoundError, RoomLostError
 from curb_client.crabtalk.events import (
     AskUser,
     RunEvent,
@@ -30,14 +32,17 @@ from curb_client.crabtalk.gateway.payloads import (
     NoRequest,
     SayRequest,
     as_refusal,
+    calls_json,
     pieces,
+    question_json,
     usage_json,
 )
-from curb_client.crabtalk.gateway.sessions import Caller, Callers
+from curb_client.crabtalk.gateway.sessions import KILLED, Caller, Callers
 from curb_client.errors import CurbError
 from curb_client.room.agent import AgentCall
 from curb_client.room.callbacks import call_safely, logger
 from curb_client.room.handlers import RequestMeta
+from curb_client.room.sdk import on_disconnected
 
 __all__ = ["CrabGateway"]
 
@@ -48,7 +53,12 @@ LOOK_SECONDS: Final = 1.0
 UNANNOUNCED_SECONDS: Final = 5.0
 """A caller who is not in the room, as far as LiveKit told, may ask; after so long a silence it has left."""
 
-_KILLED: Final = "the run was killed"
+_LOST: Final = {
+    "DUPLICATE_IDENTITY": "another participant joined with its identity: give each gateway a token with its own",
+    "PARTICIPANT_REMOVED": "somebody removed it",
+    "ROOM_DELETED": "the room was ended",
+    "ROOM_CLOSED": "the room was ended",
+}
 
 
 class CrabGateway:
@@ -60,10 +70,10 @@ class CrabGateway:
             connect_room(url, token) as room,
             AgentCall(room) as call,
             CrabTalkClient() as client,
-            CrabGateway(call, client),
+            CrabGateway(call, client) as gateway,
         ):
             await call.ready()
-            await asyncio.Event().wait()
+            await gateway.until_closed()
 
     ===================  ================================  ===========================================================
     a caller's message   payload                           reply
@@ -72,19 +82,25 @@ class CrabGateway:
     ``crab.stream``      ``{content}``                     ``{stream}``, at once; messages follow
     ``crab.answer``      ``{answer}``                      ``{}``; to the question that the caller's run waits with
     ``crab.sessions``    ``{}``                            ``{sessions, current}``: the caller's own
-    ``crab.kill``        ``{}``                            ``{session}``: ends the caller's run, forgets its session
+    ``crab.kill``        ``{}``                            ``{session}``: ends the caller's run, forgets its session,
+                                                           which is null where the run had none yet
     ===================  ================================  ===========================================================
 
     Messages, to that caller alone and in order: ``crab.started`` ``{stream, session}``, ``crab.chunk`` and
     ``crab.thinking`` ``{stream, content}``, ``crab.tools`` ``{stream, calls}``, ``crab.result``
     ``{stream, tool, output, ms, more}``, ``crab.question`` ``{stream, session, questions}``, and at last ``crab.end``
-    ``{stream, session, usage}``, or with ``code`` and ``reason`` where the run failed. Texts over 12 KiB of JSON come
-    in several messages; a long answer to ``crab.ask`` as ``{stream, part, content}`` in ``parts`` messages
-    ``crab.part`` before the reply, whose ``content`` is then empty.
+    ``{stream, session, usage}``, or with ``code`` and ``reason`` where the run failed, was killed, or the gateway ends.
+    Texts over 12 KiB of JSON come in several messages; a long answer to ``crab.ask`` as ``{stream, part, content}`` in
+    ``parts`` messages ``crab.part`` before the reply, whose ``content`` is then empty. A call of ``crab.tools`` is
+    ``{tool, arguments, more}``: whole, unless all calls of a batch together have more than a message takes, 4 MiB; then
+    only the first 12 KiB of each call's arguments come, and ``more`` is true where there were more.
+    A session that somebody else killed is noticed by the next run in it, which begins again in a new session, with a
+    second ``crab.started``.
 
     Refused are, with the code: payloads that do not fit (``invalid_payload``), a second run of a caller
     (``caller_busy``), an answer without a question (``no_question``), a kill without a session (``no_session``), and
-    what the daemon does not do: ``daemon_unavailable``, ``daemon_timeout``, ``daemon_refused``, ``run_failed``.
+    what the daemon does not do: ``daemon_unavailable`` (it is away, or closed the connection), ``daemon_timeout``,
+    ``daemon_refused`` (it says no, or what it says is no message of the protocol), ``run_failed``.
 
     Who is who comes from the room: a caller's session has the sender ``curb-<identity>``, and a caller who leaves frees
     it. A caller that stops waiting for ``crab.ask`` does not end its run.
@@ -103,6 +119,8 @@ class CrabGateway:
         self._numbers = itertools.count(1)
         self._removals: list[Any] = []
         self._looking: asyncio.Future[Any] | None = None
+        self._closed = asyncio.Event()
+        self._lost: RoomLostError | None = None
 
     async def __aenter__(self) -> Self:
         for key, handler, schema in (
@@ -114,6 +132,7 @@ class CrabGateway:
         ):
             self._removals.append(self._call.on_message(key, handler, schema=schema))
         self._call.room.on("participant_disconnected", self._left)
+        self._removals.append(on_disconnected(self._call.room, self._room_lost))
         self._looking = call_safely(self._look_for_callers)
         return self
 
@@ -129,7 +148,26 @@ class CrabGateway:
             self._looking.cancel()
         while self._removals:
             self._removals.pop()()
-        await self._callers.aclose()
+        try:
+            await self._callers.aclose()
+        finally:
+            self._closed.set()
+
+    async def until_closed(self) -> None:
+        """Returns once it was closed.
+
+        Raises:
+            RoomLostError: it is no longer in the room. It has then closed itself; make a new one in a new room.
+        """
+        await self._closed.wait()
+        if self._lost is not None:
+            raise self._lost
+
+    def _room_lost(self, reason: rtc.DisconnectReason.ValueType) -> None:
+        name = rtc.DisconnectReason.Name(reason)
+        how = _LOST.get(name, "start it again")
+        self._lost = RoomLostError(f"the gateway is no longer in its room ({name}): {how}", reason=name)
+        call_safely(self.aclose)
 
     def _left(self, participant: rtc.RemoteParticipant) -> None:
         call_safely(self._callers.free, participant.identity)
@@ -152,13 +190,14 @@ class CrabGateway:
 
         async def run() -> StreamEnd:
             end = None
-            async for event in self._events(caller, request.content):
-                if isinstance(event, StreamChunk):
-                    texts.append(event.content)
-                elif isinstance(event, AskUser):
-                    await self._tell(caller, kinds.QUESTION, stream, **_question(event))
-                elif isinstance(event, StreamEnd):
-                    end = event
+            async with aclosing(self._events(caller, request.content)) as events:
+                async for event in events:
+                    if isinstance(event, StreamChunk):
+                        texts.append(event.content)
+                    elif isinstance(event, AskUser):
+                        await self._tell(caller, kinds.QUESTION, stream, **question_json(event))
+                    elif isinstance(event, StreamEnd):
+                        end = event
             assert end is not None
             return end
 
@@ -176,13 +215,14 @@ class CrabGateway:
 
         async def run() -> None:
             try:
-                async for event in self._events(caller, request.content):
-                    await self._tell_of(caller, stream, event)
+                async with aclosing(self._events(caller, request.content)) as events:
+                    async for event in events:
+                        await self._tell_of(caller, stream, event)
             except CurbError as error:
                 await self._end_badly(caller, stream, as_refusal(error))
             except asyncio.CancelledError:
                 if not caller.has_left:
-                    self._end_badly(caller, stream, GatewayRefusal(GatewayCode.RUN_FAILED, _KILLED))
+                    self._end_badly(caller, stream, GatewayRefusal(GatewayCode.RUN_FAILED, caller.end))
                 raise
 
         caller.run = asyncio.ensure_future(run())
@@ -193,13 +233,14 @@ class CrabGateway:
         caller = self._callers.of(_identity(meta))
         if not caller.is_asked or caller.session is None:
             raise GatewayRefusal(GatewayCode.NO_QUESTION, "the agent asked nothing, or was answered")
+        caller.is_asked = False  # before the next question can come
         try:
             await self._client.reply_to_ask(caller.session, request.answer)
         except DaemonNotFoundError as error:
             raise GatewayRefusal(GatewayCode.NO_QUESTION, error.reason) from None
         except CrabTalkError as error:
+            caller.is_asked = caller.is_busy
             raise as_refusal(error) from None
-        caller.is_asked = False
         return {}
 
     async def _sessions(self, _: NoRequest, meta: RequestMeta) -> dict[str, Any]:
@@ -219,12 +260,14 @@ class CrabGateway:
         caller = self._callers.of(_identity(meta))
         try:
             await self._callers.check_daemon()
-            session, caller.session = caller.session, None
-            if caller.run is not None:
-                caller.run.cancel()
-            if session is None:
+            was_busy = caller.is_busy
+            session = await caller.end_run(KILLED)
+            if session is None and not was_busy:
                 raise GatewayRefusal(GatewayCode.NO_SESSION, "you have no session: nothing was said yet")
-            await self._client.kill(session)
+            if session is not None:
+                await self._client.kill(session)
+        except DaemonNotFoundError:
+            pass  # somebody else did
         except CrabTalkError as error:
             raise as_refusal(error) from None
         return {"session": session}
@@ -238,24 +281,43 @@ class CrabGateway:
             await self._callers.check_daemon()
         except CrabTalkError as error:
             raise as_refusal(error) from None
+        if not self._callers.is_there(caller):
+            raise GatewayRefusal(GatewayCode.RUN_FAILED, "you left meanwhile, or the gateway ends")
         if caller.is_busy:
             raise GatewayRefusal(GatewayCode.CALLER_BUSY, "your last message is still being answered; wait or kill it")
         return caller
 
     async def _run(self, caller: Caller, work: Any) -> StreamEnd:
-        caller.run = asyncio.ensure_future(work)
+        run = caller.run = asyncio.ensure_future(work)
         try:
-            end: StreamEnd = await asyncio.shield(caller.run)
+            end: StreamEnd = await asyncio.shield(run)
         except CrabTalkError as error:
             raise as_refusal(error) from None
         except asyncio.CancelledError:
-            if not caller.run.cancelled():
-                caller.run.cancel()
+            if not run.cancelled():
+                run.cancel()
                 raise
-            raise GatewayRefusal(GatewayCode.RUN_FAILED, _KILLED) from None
+            raise GatewayRefusal(GatewayCode.RUN_FAILED, caller.end) from None
         return end
 
-    async def _events(self, caller: Caller, content: str) -> Any:
+    async def _events(self, caller: Caller, content: str) -> AsyncGenerator[RunEvent, None]:
+        session = caller.session
+        try:
+            async with aclosing(self._run_in(caller, content)) as events:
+                async for event in events:
+                    yield event
+        except AgentRunError as error:
+            if session is None or error.reason != f"session {session} not found":
+                raise
+        else:
+            return
+        caller.forget_session()  # somebody else killed it: nothing was run
+        async with aclosing(self._run_in(caller, content)) as events:
+            async for event in events:
+                yield event
+
+    async def _run_in(self, caller: Caller, content: str) -> AsyncGenerator[RunEvent, None]:
+        """A run in the caller's session, or in a new one."""
         run = self._client.stream(
             content,
             agent=self._agent,
@@ -267,8 +329,9 @@ class CrabGateway:
             async with run:
                 async for event in run:
                     if isinstance(event, StreamStart):
-                        caller.session = event.session
-                    caller.is_asked = isinstance(event, AskUser)
+                        caller.begin_session(event.session)
+                    elif isinstance(event, (AskUser, ToolResult)):
+                        caller.is_asked = isinstance(event, AskUser)
                     yield event
         finally:
             caller.is_asked = False
@@ -286,12 +349,11 @@ class CrabGateway:
                 for piece in pieces(event.content):
                     await self._tell(caller, kinds.THINKING, stream, content=piece)
             case ToolStart():
-                calls = [{"tool": call.name, "arguments": next(pieces(call.arguments))} for call in event.calls]
-                await self._tell(caller, kinds.TOOLS, stream, calls=calls)
+                await self._tell(caller, kinds.TOOLS, stream, calls=calls_json(event.calls))
             case ToolResult():
                 await self._tell_result(caller, stream, event)
             case AskUser():
-                await self._tell(caller, kinds.QUESTION, stream, **_question(event))
+                await self._tell(caller, kinds.QUESTION, stream, **question_json(event))
             case StreamEnd():
                 usage = usage_json(event.usage)
                 await self._tell(caller, kinds.END, stream, session=caller.session, usage=usage)
@@ -322,19 +384,6 @@ def _identity(meta: RequestMeta) -> str:
 
 def _sender(caller: Caller) -> str:
     return f"curb-{caller.identity}"
-
-
-def _question(event: AskUser) -> dict[str, Any]:
-    questions = [
-        {
-            "question": one.question,
-            "header": one.header,
-            "options": [{"label": option.label, "description": option.description} for option in one.options],
-            "multiple": one.is_multiple,
-        }
-        for one in event.questions
-    ]
-    return {"session": event.session, "questions": questions}
 
 
 def _log_failure(run: asyncio.Task[Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -10,18 +10,22 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from curb_client.crabtalk.errors import (
     AgentRunError,
+    CutFrameError,
     DaemonClosedError,
     DaemonRefusedError,
     DaemonTimeoutError,
     DaemonUnreachableError,
+    FrameError,
 )
 from curb_client.errors import CurbError
+from curb_client.protocol.contract import MAX_MESSAGE_BYTES
 from curb_client.protocol.json_text import encode_json, utf8_size
 from curb_client.protocol.types import Issue
 from curb_client.room.handlers import HandlerRefusal
 
 if TYPE_CHECKING:
     from curb_client.crabtalk.crabtalk_pb2 import TokenUsage
+    from curb_client.crabtalk.events import AskUser, ToolCall
     from curb_client.protocol.contract import RefusalCode
 
 __all__ = [
@@ -37,7 +41,9 @@ __all__ = [
     "NoRequest",
     "SayRequest",
     "as_refusal",
+    "calls_json",
     "pieces",
+    "question_json",
     "usage_json",
 ]
 
@@ -60,6 +66,7 @@ END: Final = "crab.end"
 
 PART_BYTES: Final = 12 * 1024
 """Of a text as JSON, in a reply or a message: a reply takes 15,360 bytes with all else in it."""
+_CALLS_BYTES: Final = MAX_MESSAGE_BYTES - 4096
 
 
 class _Request(BaseModel):
@@ -106,15 +113,17 @@ class GatewayRefusal(HandlerRefusal):
 _CODES: Final = (
     (DaemonUnreachableError, GatewayCode.DAEMON_UNAVAILABLE),
     (DaemonClosedError, GatewayCode.DAEMON_UNAVAILABLE),
+    (CutFrameError, GatewayCode.DAEMON_UNAVAILABLE),
     (DaemonTimeoutError, GatewayCode.DAEMON_TIMEOUT),
-    (AgentRunError, GatewayCode.RUN_FAILED),
     (DaemonRefusedError, GatewayCode.DAEMON_REFUSED),
+    (FrameError, GatewayCode.DAEMON_REFUSED),  # it would refuse what is too large, and did not do it where this says so
+    (AgentRunError, GatewayCode.RUN_FAILED),
 )
 
 
 def as_refusal(error: CurbError) -> GatewayRefusal:
     """What a caller is told of an error."""
-    code = next((code for kind, code in _CODES if isinstance(error, kind)), GatewayCode.DAEMON_UNAVAILABLE)
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), GatewayCode.RUN_FAILED)
     return GatewayRefusal(code, str(error))
 
 
@@ -126,6 +135,29 @@ def pieces(text: str) -> Iterator[str]:
     middle = len(text) // 2
     yield from pieces(text[:middle])
     yield from pieces(text[middle:])
+
+
+def calls_json(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    """The calls of a batch, whole where they fit into one message; otherwise cut, and ``more`` says which are."""
+    whole = [{"tool": call.name, "arguments": call.arguments, "more": False} for call in calls]
+    if utf8_size(encode_json(whole)) <= _CALLS_BYTES:
+        return whole
+    cut = [(call, next(pieces(call.arguments))) for call in calls]
+    return [{"tool": call.name, "arguments": text, "more": text != call.arguments} for call, text in cut]
+
+
+def question_json(event: AskUser) -> dict[str, Any]:
+    """What a question asks, for a caller."""
+    questions = [
+        {
+            "question": one.question,
+            "header": one.header,
+            "options": [{"label": option.label, "description": option.description} for option in one.options],
+            "multiple": one.is_multiple,
+        }
+        for one in event.questions
+    ]
+    return {"session": event.session, "questions": questions}
 
 
 def usage_json(usage: TokenUsage | None) -> Mapping[str, Any]:

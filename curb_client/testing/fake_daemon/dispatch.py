@@ -16,7 +16,7 @@ from curb_client.crabtalk import crabtalk_pb2 as pb
 from curb_client.testing.fake_daemon.listener import GoneError, Peer
 from curb_client.testing.fake_daemon.runs import PROVIDER, Runs
 from curb_client.testing.fake_daemon.schedules import Schedule
-from curb_client.testing.fake_daemon.state import MODEL, RefusedError, Session, State
+from curb_client.testing.fake_daemon.state import MODEL, RefusedError, Session, State, logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,12 @@ class Dispatcher:
                     answer = await self._plain(doing, getattr(message, doing))
                     await peer.send(answer)
             except RefusedError as refused:
-                await peer.send(pb.ServerMessage(error=pb.ErrorMsg(code=refused.code, message=str(refused))))
+                await peer.send(_refusal(refused.code, str(refused)))
+            except GoneError:
+                raise
+            except Exception as error:
+                logger.exception("a fake daemon failed at %s", doing)
+                await peer.send(_refusal(500, f"the fake daemon failed: {type(error).__name__}: {error}"))
 
     # Runs
 
@@ -333,6 +338,10 @@ def _local(mcp: pb.McpInfo) -> pb.McpInfo:
     local.CopyFrom(mcp)
     local.source, local.source_kind, local.enabled = "local", pb.LOCAL, True
     return local
+
+
+def _refusal(code: int, reason: str) -> pb.ServerMessage:
+    return pb.ServerMessage(error=pb.ErrorMsg(code=code, message=reason))
 
 
 async def _event(peer: Peer, event: pb.StreamEvent) -> None:

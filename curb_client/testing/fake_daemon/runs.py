@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import shlex
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from curb_client.crabtalk import crabtalk_pb2 as pb
+from curb_client.crabtalk.questions import ASK_TOOL, questions_in
 from curb_client.model.endpoint.answering import Answering
 from curb_client.model.endpoint.script import Answer, Call, ModelScript
 from curb_client.model.request import ModelRequest
-from curb_client.testing.fake_daemon.state import MODEL
+from curb_client.testing.fake_daemon.shell import harmless_bash
+from curb_client.testing.fake_daemon.state import MODEL, logger
 
 if TYPE_CHECKING:
+    from curb_client.crabtalk.events import Question
     from curb_client.testing.fake_daemon.state import Session, State
 
 __all__ = ["PROVIDER", "Runs", "ToolFunction"]
 
 PROVIDER: Final = "fake"
 ASK_SECONDS: Final = 300.0
-ASK_TOOL: Final = "ask_user"
 _NO_ASK: Final = "ask_user is only available in streaming mode"
 _CANCELLED: Final = "ask_user cancelled: reply channel closed"
-_MOST_SECONDS: Final = 60.0
 
 ToolFunction = Callable[[Mapping[str, Any]], str | Awaitable[str]]
 """A tool: gets the arguments, plain or async, and returns what the model is told."""
@@ -118,11 +117,11 @@ class Runs:
         labels = ", ".join(_label(call) for call in answering.answer.calls)
         self.state.tell(session, pb.TOOL_START, labels)
         yield pb.StreamEvent(tool_start=pb.ToolStartEvent(calls=calls))
-        if questions := [one for call in answering.answer.calls for one in _questions(call)]:
+        if questions := [one for call in calls for one in _questions(call)]:
             yield pb.StreamEvent(ask_user=pb.AskUserEvent(questions=questions))
-        for call_id, call, _ in answering.calls:
+        for call_id, call, text in answering.calls:
             began = time.monotonic()
-            output = await self._output(session, call, can_ask=can_ask)
+            output = await self._output(session, call, text, can_ask=can_ask)
             took = int((time.monotonic() - began) * 1000)
             session.history.append({"role": "tool", "tool_call_id": call_id, "name": call.tool, "content": output})
             self.state.tell(session, pb.TOOL_RESULT, f"{took}ms")
@@ -131,15 +130,24 @@ class Runs:
         self.state.tell(session, pb.TOOLS_COMPLETE)
         yield pb.StreamEvent(tools_complete=pb.ToolsCompleteEvent())
 
-    async def _output(self, session: Session, call: Call, *, can_ask: bool) -> str:
+    async def _output(self, session: Session, call: Call, arguments: str, *, can_ask: bool) -> str:
         if call.tool == ASK_TOOL:
-            return await self._answer_of_user(session, call) if can_ask else _NO_ASK
+            try:
+                questions = questions_in(arguments)
+            except ValueError as error:
+                return f"invalid arguments: {error}"
+            return await self._answer_of_user(session, questions) if can_ask else _NO_ASK
         if call.tool not in self.tools:
             return f"tool not available: {call.tool}"
-        output = self.tools[call.tool](call.arguments)
-        return output if isinstance(output, str) else await output
+        try:
+            output = self.tools[call.tool](call.arguments)
+            told: object = output if isinstance(output, str) else await output
+            return told if isinstance(told, str) else f"the tool gave {told!r:.80}, which is no text"
+        except Exception as error:
+            logger.exception("the tool %s of a fake daemon failed", call.tool)
+            return f"the tool failed: {type(error).__name__}: {error}"
 
-    async def _answer_of_user(self, session: Session, call: Call) -> str:
+    async def _answer_of_user(self, session: Session, questions: tuple[Question, ...]) -> str:
         waiting: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.state.asks[session.id] = waiting
         try:
@@ -151,27 +159,8 @@ class Runs:
             return _CANCELLED
         if waiting.done():
             return waiting.result()
-        headers = "; ".join(one.header for one in _questions(call))
+        headers = "; ".join(one.header for one in questions)
         return f"ask_user timed out after {ASK_SECONDS:.0f}s: no reply received for: {headers}"
-
-
-async def harmless_bash(arguments: Mapping[str, Any]) -> str:
-    """``echo`` and ``sleep``, one after the other with ``;``; all else is told that it was not found."""
-    lines: list[str] = []
-    for command in str(arguments.get("command", "")).split(";"):
-        words = shlex.split(command)
-        if words[:1] == ["echo"]:
-            lines.append(" ".join(words[1:]) + "\n")
-        elif words[:1] == ["sleep"]:
-            await asyncio.sleep(min(float(words[1]), _MOST_SECONDS))
-        else:
-            stderr = f"{words[0] if words else ''}: not in a fake daemon, which has echo and sleep\n"
-            return _shell(127, "".join(lines), stderr)
-    return _shell(0, "".join(lines), "")
-
-
-def _shell(status: int, stdout: str, stderr: str) -> str:
-    return json.dumps({"exit_code": status, "stderr": stderr, "stdout": stdout}, separators=(",", ":"))
 
 
 def _label(call: Call) -> str:
@@ -180,17 +169,20 @@ def _label(call: Call) -> str:
     return call.tool if lines is None else f"bash({lines[0] if lines else ''})"
 
 
-def _questions(call: Call) -> list[pb.AskQuestion]:
-    if call.tool != ASK_TOOL:
+def _questions(call: pb.ToolCallInfo) -> list[pb.AskQuestion]:
+    """None, of a call that is not taken."""
+    try:
+        questions = questions_in(call.arguments) if call.name == ASK_TOOL else ()
+    except ValueError:
         return []
     return [
         pb.AskQuestion(
-            question=one["question"],
-            header=one["header"],
-            options=[pb.AskOption(**option) for option in one["options"]],
-            multi_select=one.get("multi_select", False),
+            question=one.question,
+            header=one.header,
+            options=[pb.AskOption(label=option.label, description=option.description) for option in one.options],
+            multi_select=one.is_multiple,
         )
-        for one in call.arguments.get("questions", ())
+        for one in questions
     ]
 
 

@@ -12,7 +12,7 @@ _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _NAMES: Final = {name: number for names in (_DAYS, _MONTHS) for number, name in enumerate(names, start=1)}
 _RANGES: Final = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (1, 7))
-_PART: Final = re.compile(r"(?:(\*|\?)|(\w+)(?:-(\w+))?)(?:/(\d+))?")
+_PART: Final = re.compile(r"(?:(\*|\?)|(\w+)(?:-(\w+))?)(?:/(\d+))?", re.ASCII)
 
 
 class Schedule:
@@ -43,7 +43,7 @@ def _values(field: str, least: int, most: int) -> set[int]:
         everything, first, last, step = match.groups()
         start = least if everything else _number(first)
         end = most if everything or (step and last is None) else _number(last or first)
-        if not least <= start <= end <= most or step == "0":
+        if not least <= start <= end <= most or not 1 <= int(step or 1) <= most:
             raise ValueError(f"{field!r} is out of range")
         values.update(range(start, end + 1, int(step or 1)))
     return values

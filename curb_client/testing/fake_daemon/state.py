@@ -6,19 +6,49 @@ import asyncio
 import datetime as dt
 import itertools
 import json
+import logging
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from curb_client.crabtalk import crabtalk_pb2 as pb
 
-__all__ = ["MODEL", "RefusedError", "Session", "State"]
+__all__ = ["MODEL", "RefusedError", "Session", "State", "logger"]
+
+logger = logging.getLogger("curb_client")
 
 MODEL: Final = "fake-model"
 _ITERATIONS: Final = 16
 _COMPACT_THRESHOLD: Final = 100_000
 _COMPACT_TOOL_MAX_LEN: Final = 1024
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(_is_text(one) for one in value)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value.encode("utf-8", "ignore").decode() == value  # no lone surrogate
+
+
+_CONFIG: Final[Mapping[str, Callable[[object], bool]]] = {
+    "description": _is_text,
+    "model": lambda value: value is None or _is_text(value),
+    "max_iterations": _is_count,
+    "thinking": lambda value: isinstance(value, bool),
+    "members": _are_names,
+    "skills": _are_names,
+    "mcps": _are_names,
+    "compact_threshold": lambda value: value is None or _is_count(value),
+    "compact_tool_max_len": _is_count,
+}
+"""What is looked at of an agent's config; whatever else is in it is kept and means nothing."""
 
 
 class RefusedError(Exception):
@@ -153,7 +183,7 @@ class State:
             config = json.loads(text)
         except ValueError:
             config = None
-        if not isinstance(config, dict):
+        if not isinstance(config, dict) or not all(fits(config[key]) for key, fits in _CONFIG.items() if key in config):
             raise RefusedError(500, "invalid AgentConfig JSON")
         if is_new and name in self.manifest:
             raise RefusedError(500, f"agent '{name}' already exists in local manifest")
