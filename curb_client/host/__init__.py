@@ -9,16 +9,18 @@ if TYPE_CHECKING:
     from curb_client.host.backoff import Backoff
     from curb_client.host.client import RunnerClient
     from curb_client.host.cursors import CursorStore, FileCursorStore, MemoryCursorStore
-    from curb_client.host.events import CallCut, CallItem, EventStream, StreamCounts, StreamItem
+    from curb_client.host.events import EventStream, StreamCounts
     from curb_client.host.follower import Follower
-    from curb_client.host.pool import PlacedCall, PoolItem, RunnerPool
+    from curb_client.host.pool import PoolItem, RunnerPool
     from curb_client.host.pool_members import RunnerLost
+    from curb_client.host.pool_placing import PlacedCall
     from curb_client.host.process import RunnerProcess
     from curb_client.host.runner.context import CallContext
     from curb_client.host.runner.hosted_agent import AgentFunction, HostedAgent
     from curb_client.host.runner.options import RunnerMode, RunnerOptions
     from curb_client.host.runner.server import Runner
     from curb_client.host.runner.transfer import TransferOutcome
+    from curb_client.host.stream_items import CallCut, CallItem, StreamItem
     from curb_client.host.transfers import Transfer, TransferFailedError
     from curb_client.host.transport import AiohttpTransport, ByteStream, Transport
     from curb_client.host.views import ItemView
@@ -74,8 +76,8 @@ _HOMES: Final = {
     "Backoff": "curb_client.host.backoff",
     "ByteStream": "curb_client.host.transport",
     "CallContext": "curb_client.host.runner.context",
-    "CallCut": "curb_client.host.events",
-    "CallItem": "curb_client.host.events",
+    "CallCut": "curb_client.host.stream_items",
+    "CallItem": "curb_client.host.stream_items",
     "CursorStore": "curb_client.host.cursors",
     "EventBody": "curb_client.protocol.records",
     "EventStream": "curb_client.host.events",
@@ -88,7 +90,7 @@ _HOMES: Final = {
     "JournalRecord": "curb_client.protocol.records",
     "LostRecords": "curb_client.protocol.cursor",
     "MemoryCursorStore": "curb_client.host.cursors",
-    "PlacedCall": "curb_client.host.pool",
+    "PlacedCall": "curb_client.host.pool_placing",
     "PoolItem": "curb_client.host.pool",
     "Restarted": "curb_client.protocol.cursor",
     "Runner": "curb_client.host.runner.server",
@@ -99,7 +101,7 @@ _HOMES: Final = {
     "RunnerPool": "curb_client.host.pool",
     "RunnerProcess": "curb_client.host.process",
     "StreamCounts": "curb_client.host.events",
-    "StreamItem": "curb_client.host.events",
+    "StreamItem": "curb_client.host.stream_items",
     "Transfer": "curb_client.host.transfers",
     "TransferFailedError": "curb_client.host.transfers",
     "TransferOutcome": "curb_client.host.runner.transfer",

@@ -16,7 +16,7 @@ from curb_client.protocol.contract import MAX_ID_LENGTH
 from curb_client.protocol.envelope import check_key
 from curb_client.protocol.records import HostBody, JournalRecord
 from curb_client.room.arguments import check_timeout
-from curb_client.room.callbacks import Warnings
+from curb_client.room.callbacks import Warnings, add_removable
 
 if TYPE_CHECKING:
     from curb_client.host.client import RunnerClient
@@ -65,6 +65,7 @@ class AskDesk:
     def __init__(self) -> None:
         self._handlers: dict[str, tuple[AskHandler, float]] = {}
         self._tasks: dict[asyncio.Task[None], str] = {}  # to the call's id
+        self._over_listeners: dict[object, Callable[[str], None]] = {}
         self._warnings = Warnings()
         self._is_closed = False
 
@@ -106,8 +107,14 @@ class AskDesk:
 
         task.add_done_callback(finished)
 
+    def on_call_over(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Tell of each call that is over, by its id; returns what removes this."""
+        return add_removable(self._over_listeners, listener)
+
     def call_over(self, session_id: str) -> None:
         """Nobody waits for this call's answers any more."""
+        for listener in list(self._over_listeners.values()):
+            listener(session_id)
         for task, of_call in list(self._tasks.items()):
             if of_call == session_id:
                 task.cancel()

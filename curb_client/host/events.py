@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 from typing_extensions import Self, Unpack
 
@@ -21,18 +21,18 @@ from curb_client.errors import EventStreamError, RunnerUnreachableError, UsageEr
 from curb_client.host.answers import error_body_of, refused
 from curb_client.host.backoff import Backoff
 from curb_client.host.cursors import MemoryCursorStore
+from curb_client.host.stream_items import CallCut, CallItem, StreamItem, concerns, ends
 from curb_client.host.transport import Answer, ByteStream, Request
 from curb_client.protocol.contract import MAX_LINE_BYTES, ErrorCode
-from curb_client.protocol.cursor import EventCursor, FollowPhase, Gap, Happening, LostRecords, Restarted
+from curb_client.protocol.cursor import EventCursor, FollowPhase, Happening, Restarted
 from curb_client.protocol.host_errors import known_code
 from curb_client.protocol.ndjson import Line, LineDecoder, MalformedLine
-from curb_client.protocol.records import JournalRecord
 from curb_client.room.callbacks import Warnings
 
 if TYPE_CHECKING:
     from curb_client.host.cursors import CursorStore
 
-__all__ = ["CallCut", "CallItem", "EventStream", "StreamCounts", "StreamItem", "StreamOptions", "concerns", "ends"]
+__all__ = ["EventStream", "StreamCounts", "StreamOptions"]
 
 READ_SECONDS: Final = 45.0  # three heartbeats
 CONNECT_SECONDS: Final = 10.0
@@ -43,26 +43,6 @@ _EVENTS: Final = Request("GET", "/v1/runner/events")
 
 OpenStream: TypeAlias = Callable[[int | None, float], Awaitable[Answer | ByteStream]]
 """Connects after a cursor (None: from now on), within so many seconds."""
-
-
-@dataclass(frozen=True)
-class CallCut:
-    """A call's record broke off: its ``curb.ended`` will not come (host protocol, Truncation rule).
-
-    Attributes:
-        cause: ``runner_ended``, the runner ended its stream without it; ``restarted``, it is another runner now;
-            ``gap``, it was in a gap; ``runner_lost``, the runner is taken for dead.
-    """
-
-    session_id: str
-    cause: Literal["runner_ended", "restarted", "gap", "runner_lost"]
-
-
-StreamItem: TypeAlias = JournalRecord | Gap | LostRecords | Restarted | CallCut
-"""What a stream hands out. A :class:`Gap` or :class:`LostRecords` stands where what is missing should have come."""
-
-CallItem: TypeAlias = JournalRecord | Gap | LostRecords | CallCut
-"""What the view of one call hands out: its records, and every gap, which may have swallowed some of them."""
 
 
 class StreamOptions(TypedDict, total=False):
@@ -151,6 +131,7 @@ class EventStream:
         self._reading: asyncio.Task[bytes] | None = None
         self._read_since = self._saved_at = 0.0
         self._failing_since: float | None = None
+        self._given_up: EventStreamError | None = None
         self._saved: int | None = None
         self._delays: Iterator[float] | None = None
         self._counts = StreamCounts()
@@ -167,6 +148,11 @@ class EventStream:
     def open_calls(self) -> tuple[str, ...]:
         """Calls whose ``curb.ended`` has not come."""
         return self._cursor.open_calls
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether all that has come was handed out and processed, and it listens for more."""
+        return self._reading is not None and not self._reading.done()
 
     @property
     def counts(self) -> StreamCounts:
@@ -303,19 +289,19 @@ class EventStream:
         if not reading.done():
             self._warnings.once("event stream", "the runner went silent", "connecting again")
             self._disconnect()
-            self._note_failing()
+            self._failed("it went silent")
             return
         self._reading = None
         try:
             data = reading.result()
-        except RunnerUnreachableError:
+        except RunnerUnreachableError as error:
             self._disconnect()
-            self._note_failing()
+            self._failed(error)
             return
         self._take(data)
         if not data:
             self._drop_connection()
-            self._note_failing()
+            self._failed("it ended the stream without its last record")
 
     def _take(self, data: bytes) -> None:
         assert self._decoder is not None
@@ -325,11 +311,15 @@ class EventStream:
                 self._warnings.once("event stream", line.reason.value, f"a line was dropped: {line.error}")
         self._lines.extend(lines)
         if lines and data:
-            self._failing_since, self._delays = None, self._backoff.delays()
+            self._failing_since = self._given_up = None
+            self._delays = self._backoff.delays()
 
     # Connections
 
     async def _connect(self) -> None:
+        if self._given_up is not None:
+            self._over = self._given_up
+            return
         await self._wait_before_connecting()
         if self._over is not None:
             return
@@ -370,21 +360,18 @@ class EventStream:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._closed.wait(), next(self._delays))
 
-    def _failed(self, error: Exception) -> None:
-        self._note_failing()
-        assert self._failing_since is not None
+    def _failed(self, why: Exception | str) -> None:
+        """Connect again, if it is not to be given up once what has come is handed out."""
+        if self._failing_since is None:
+            self._failing_since = _now()
         seconds = self._options.get("give_up_after", GIVE_UP_SECONDS)
         if seconds is not None and _now() - self._failing_since >= seconds:
-            self._over = EventStreamError(
-                f"nothing was heard of the runner for {seconds:g} s (give_up_after): {error}. Its calls are not known "
+            self._given_up = EventStreamError(
+                f"nothing was heard of the runner for {seconds:g} s (give_up_after): {why}. Its calls are not known "
                 "to be over; go on later with the same store, or take it for dead",
                 cut=self.open_calls,
             )
-            self._over.__cause__ = error
-
-    def _note_failing(self) -> None:
-        if self._failing_since is None:
-            self._failing_since = _now()
+            self._given_up.__cause__ = why if isinstance(why, Exception) else None
 
     def _disconnect(self) -> None:
         self._lines.clear()
@@ -403,15 +390,3 @@ class EventStream:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def concerns(item: StreamItem, session_id: str) -> bool:
-    """Whether an item belongs into the view of this call: its own, or a gap, which may have swallowed its records."""
-    if isinstance(item, (JournalRecord, LostRecords)):
-        return item.producer == session_id
-    return isinstance(item, Gap) or (isinstance(item, CallCut) and item.session_id == session_id)
-
-
-def ends(item: StreamItem) -> bool:
-    """Whether it is the last of its call."""
-    return isinstance(item, CallCut) or (isinstance(item, JournalRecord) and item.ends_call)

@@ -12,20 +12,23 @@ from typing_extensions import Self
 
 from curb_client.errors import RunnerError, RunnerSessionNotFoundError
 from curb_client.host.asks import AskDesk, AskHandler
-from curb_client.host.events import CallCut, CallItem, EventStream, StreamItem, concerns, ends
+from curb_client.host.events import EventStream
 from curb_client.host.failures import report
+from curb_client.host.stream_items import CallCut, CallItem, StreamItem, concerns, ends
 from curb_client.host.transfers import Dial, HangUp, add_transfer_handlers
 from curb_client.host.views import ItemView, Release, Unprocessed
+from curb_client.protocol.contract import CallState
 from curb_client.protocol.cursor import Gap, Restarted
 from curb_client.protocol.records import JournalRecord
 
 if TYPE_CHECKING:
     from curb_client.host.client import RunnerClient
 
-__all__ = ["Follower", "HostSide", "StreamPump"]
+__all__ = ["Follower", "HostSide", "StreamPump", "state_of"]
 
 GAP_SECONDS: Final = 30.0
 """After a gap a call may be over with its end in the gap; what still comes of it comes sooner than this."""
+_CAUGHT_UP_SECONDS: Final = 0.5
 _CLOSE_SECONDS: Final = 5.0
 
 
@@ -126,6 +129,13 @@ class HostSide:
         self._of_calls.pop(session_id, None)
         self._desk.call_over(session_id)
 
+    def _leave_calls(self, session_ids: Iterable[str]) -> None:
+        """Nothing more will be heard of these calls, though they go on."""
+        for session_id in session_ids:
+            for view in list(self._of_calls.get(session_id, ())):
+                view.finish()
+            self._call_over(session_id)
+
     def _concerned(self, item: StreamItem) -> list[str]:
         if isinstance(item, JournalRecord):
             return [item.producer]
@@ -179,14 +189,17 @@ class StreamPump:
 
     async def run(self) -> None:
         """To the end of the stream; raises what it raises."""
-        async for item in self._stream:
-            if isinstance(item, Restarted):
-                self._unprocessed.forget()
-            await self.deliver(item)
-            if isinstance(item, Gap):
-                self._check_later("gap")
-            elif isinstance(item, Restarted):
-                self._check_later("restarted")
+        try:
+            async for item in self._stream:
+                if isinstance(item, Restarted):
+                    self._unprocessed.forget()
+                await self.deliver(item)
+                if isinstance(item, Gap):
+                    self._check_later("gap")
+                elif isinstance(item, Restarted):
+                    self._check_later("restarted")
+        finally:
+            self._stop_checks()
 
     async def deliver(self, item: StreamItem) -> None:
         """Hand an item on; a second :class:`CallCut` for the same call is left out."""
@@ -201,9 +214,12 @@ class StreamPump:
 
     async def aclose(self) -> None:
         """Close the stream; what was not processed is behind the stored cursor."""
+        self._stop_checks()
+        await self._stream.aclose()
+
+    def _stop_checks(self) -> None:
         for check in list(self._checks):
             check.cancel()
-        await self._stream.aclose()
 
     def _check_later(self, cause: Literal["gap", "restarted"]) -> None:
         task = asyncio.ensure_future(self._check(cause, sorted(self.open_calls())))
@@ -212,20 +228,25 @@ class StreamPump:
 
     async def _check(self, cause: Literal["gap", "restarted"], calls: Iterable[str]) -> None:
         """Calls that are over now, and whose end does not come soon, are cut."""
-        over = [call for call in calls if await self._is_over(call)]
+        over = [call for call in calls if await state_of(self._runner, call) in ("ended", "unknown")]
         await asyncio.sleep(GAP_SECONDS)
+        # Where a view is slow, their ends may have come and not been read.
+        while not self._stream.is_waiting:  # noqa: ASYNC110 - rare, and not at a fixed time
+            await asyncio.sleep(_CAUGHT_UP_SECONDS)
         still_open = self.open_calls()
         for call in over:
             if call in still_open:
                 await self.deliver(CallCut(call, cause))
 
-    async def _is_over(self, call: str) -> bool:
-        try:
-            return (await self._runner.call(call)).state == "ended"
-        except RunnerSessionNotFoundError:
-            return True
-        except RunnerError:
-            return False
+
+async def state_of(runner: RunnerClient, call: str) -> CallState | Literal["unknown"] | None:
+    """What the runner says of a call; None where it says nothing definite."""
+    try:
+        return (await runner.call(call)).state
+    except RunnerSessionNotFoundError:
+        return "unknown"
+    except RunnerError:
+        return None
 
 
 class Follower(HostSide):

@@ -10,22 +10,15 @@ from typing import Any, Final, TypeAlias
 
 from typing_extensions import Self
 
-from curb_client.errors import (
-    EventStreamError,
-    NoRunnerError,
-    RunnerError,
-    RunnerSessionNotFoundError,
-    RunnerUnreachableError,
-    UsageError,
-)
+from curb_client.errors import EventStreamError, RunnerError, RunnerUnreachableError, UsageError
 from curb_client.host.backoff import Backoff
 from curb_client.host.client import RunnerClient, start_request
 from curb_client.host.cursors import CursorStore, MemoryCursorStore
-from curb_client.host.events import CallCut, StreamItem, ends
 from curb_client.host.failures import report
-from curb_client.host.follower import GAP_SECONDS, HostSide, StreamPump
+from curb_client.host.follower import GAP_SECONDS, HostSide, StreamPump, state_of
 from curb_client.host.pool_members import Member, MemberState, RunnerLost
-from curb_client.host.pool_placing import Elsewhere, least_loaded, start_at
+from curb_client.host.pool_placing import Elsewhere, PlacedCall, least_loaded, none_took, start_at
+from curb_client.host.stream_items import CallCut, StreamItem, ends
 from curb_client.host.views import ItemView
 from curb_client.protocol.contract import RUNNER_PRODUCER
 from curb_client.protocol.host_requests import StartCallRequest
@@ -33,7 +26,7 @@ from curb_client.protocol.host_types import RunnerStatus, StartCallAnswer
 from curb_client.protocol.records import JournalRecord, LifecycleDraining, LifecycleReady
 from curb_client.room.arguments import check_timeout
 
-__all__ = ["PlacedCall", "PoolItem", "RunnerPool"]
+__all__ = ["PoolItem", "RunnerPool"]
 
 DEAD_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 5.0
@@ -41,25 +34,6 @@ _CLOSE_SECONDS: Final = 5.0
 
 PoolItem: TypeAlias = tuple[str, StreamItem | RunnerLost]
 """The runner's name and what came of its stream."""
-
-
-class PlacedCall:
-    """Where a call was placed.
-
-    Attributes:
-        session_id: of the call.
-        runner: its runner's name. client: the same, to talk to.
-        accepted: false where the runner held the call already.
-    """
-
-    def __init__(self, session_id: str, runner: str, client: RunnerClient, accepted: bool) -> None:
-        self.session_id = session_id
-        self.runner = runner
-        self.client = client
-        self.accepted = accepted
-
-    def __repr__(self) -> str:
-        return f"PlacedCall({self.session_id!r}, runner={self.runner!r}, accepted={self.accepted})"
 
 
 class RunnerPool(HostSide):
@@ -130,7 +104,7 @@ class RunnerPool(HostSide):
             self._watch(member)
 
     async def remove(self, name: str) -> None:
-        """Stop using and following a runner, and close its client; its calls go on there."""
+        """Stop using and following a runner, and close its client; its calls go on there, and their views end."""
         member = self._members.pop(name, None)
         if member is None:
             raise UsageError(f"the pool has no runner {name!r}; it has {', '.join(self._members) or 'none'}")
@@ -198,7 +172,7 @@ class RunnerPool(HostSide):
                 if placed is not None:
                     return placed
                 if clock() >= deadline:
-                    raise _none_took(session_id, reasons)
+                    raise none_took(session_id, reasons)
                 await self._until_changed(min(deadline - clock(), self._look_every))
         finally:
             del self._placing[session_id]
@@ -238,7 +212,7 @@ class RunnerPool(HostSide):
                 self._forget(session_id)
             raise
         member.cut.discard(session_id)
-        is_over = not answer.accepted and await _is_over(member, session_id)
+        is_over = not answer.accepted and await state_of(member.client, session_id) in ("ended", "unknown")
         if is_over or member.name in self._placing[session_id]:  # in this order: its end may be told meanwhile
             if self._homes.get(session_id) is member:  # noted where an earlier placing had no answer
                 self._forget(session_id)
@@ -284,9 +258,11 @@ class RunnerPool(HostSide):
             task.cancel()
         if member.tasks:
             await asyncio.wait(member.tasks, timeout=_CLOSE_SECONDS)
-        await member.client.aclose()
-        for session_id in [call for call, home in self._homes.items() if home is member]:
+        calls = [call for call, home in self._homes.items() if home is member]
+        for session_id in calls:
             del self._homes[session_id]
+        self._leave_calls(calls)
+        await member.client.aclose()
 
     def _watch(self, member: Member) -> None:
         for job in (self._look_often, self._follow):
@@ -305,7 +281,7 @@ class RunnerPool(HostSide):
         except RunnerUnreachableError as error:
             if member.takes_calls:
                 member.mark("unreachable", str(error))
-        except RunnerError as error:
+        except (RunnerError, UsageError) as error:  # the second: removed meanwhile, and its client closed
             member.mark("unusable", str(error))
         else:
             member.take_status(status)
@@ -318,10 +294,12 @@ class RunnerPool(HostSide):
     async def _cut_unlisted(self, member: Member, status: RunnerStatus) -> None:
         """A runner that restarted and has caught up with the cursor meanwhile cannot be told by its stream."""
         now = asyncio.get_running_loop().time()
-        calls = member.long_unlisted(self._calls_at(member), status, now, GAP_SECONDS)
-        for session_id in calls if member.pump is not None else ():
-            assert member.pump is not None
-            await member.pump.deliver(CallCut(session_id, "restarted"))
+        for session_id in member.long_unlisted(self._calls_at(member), status, now, GAP_SECONDS):
+            state = await state_of(member.client, session_id)
+            if state is None or member.pump is None or not member.pump.stream.is_waiting:
+                return  # where a view is slow, the calls' ends may have come and not been read
+            if state == "unknown" and session_id in self._calls_at(member):
+                await member.pump.deliver(CallCut(session_id, "restarted"))
 
     async def _follow(self, member: Member) -> None:
         """Its stream, and after its death that of the one that comes back."""
@@ -416,18 +394,3 @@ class RunnerPool(HostSide):
         for session_id in calls:
             await member.pump.deliver(CallCut(session_id, "runner_lost"))
         member.cut.update(calls)
-
-
-async def _is_over(member: Member, session_id: str) -> bool:
-    """Whether a call that the runner held already has ended; if it cannot be known, its stream will tell."""
-    try:
-        return (await member.client.call(session_id)).state == "ended"
-    except RunnerSessionNotFoundError:
-        return True
-    except RunnerError:
-        return False
-
-
-def _none_took(session_id: str, reasons: dict[str, str]) -> NoRunnerError:
-    each = "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or "it has none; add() one"
-    return NoRunnerError(f"no runner of the pool takes the call {session_id!r} ({each})", reasons=reasons)

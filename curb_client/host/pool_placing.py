@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from curb_client.errors import (
+    NoRunnerError,
     ProtocolVersionError,
     RunnerAnswerError,
     RunnerAtCapacityError,
@@ -23,13 +25,17 @@ from curb_client.errors import (
     RunnerTakesNoCallsError,
     RunnerUnauthorizedError,
     RunnerUnreachableError,
+    UsageError,
 )
 from curb_client.host.backoff import Backoff
 from curb_client.host.pool_members import Member
 from curb_client.protocol.host_requests import StartCallRequest
 from curb_client.protocol.host_types import StartCallAnswer
 
-__all__ = ["Elsewhere", "least_loaded", "start_at"]
+if TYPE_CHECKING:
+    from curb_client.host.client import RunnerClient
+
+__all__ = ["Elsewhere", "PlacedCall", "least_loaded", "none_took", "start_at"]
 
 _ELSEWHERE = (RunnerAtCapacityError, RunnerGenerationMismatchError, RunnerDrainingError)
 _UNUSABLE = (RunnerUnauthorizedError, RunnerTakesNoCallsError, ProtocolVersionError)
@@ -39,6 +45,25 @@ REFUSED_TIMES = 3
 
 class Elsewhere(Exception):  # noqa: N818 - an outcome
     """The runner surely does not hold the call; the text says why."""
+
+
+class PlacedCall:
+    """Where a call was placed.
+
+    Attributes:
+        session_id: of the call.
+        runner: its runner's name. client: the same, to talk to.
+        accepted: false where the runner held the call already.
+    """
+
+    def __init__(self, session_id: str, runner: str, client: RunnerClient, accepted: bool) -> None:
+        self.session_id = session_id
+        self.runner = runner
+        self.client = client
+        self.accepted = accepted
+
+    def __repr__(self) -> str:
+        return f"PlacedCall({self.session_id!r}, runner={self.runner!r}, accepted={self.accepted})"
 
 
 def least_loaded(members: Iterable[Member], rng: random.Random) -> Member | None:
@@ -106,6 +131,10 @@ class _Attempt:
             self._maybe_taken, self.failure = True, error
         except RunnerUnreachableError as error:
             self._unreachable(error)
+        except UsageError as error:  # its client was closed meanwhile
+            if self._maybe_taken:
+                raise self.failure from error
+            raise Elsewhere(str(error)) from error
         return None
 
     def _unreachable(self, error: RunnerUnreachableError) -> None:
@@ -133,3 +162,9 @@ class _Attempt:
             else:
                 return StartCallAnswer(session_id=self._request.session_id, accepted=False)
         raise Elsewhere(str(error)) from error
+
+
+def none_took(session_id: str, reasons: dict[str, str]) -> NoRunnerError:
+    """The error, with each runner's reason by its name."""
+    each = "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or "it has none; add() one"
+    return NoRunnerError(f"no runner of the pool takes the call {session_id!r} ({each})", reasons=reasons)

@@ -34,6 +34,7 @@ STOP_SECONDS: Final = 10.0
 DRAIN_SECONDS: Final = 3.0
 SIGNAL_SECONDS: Final = 3.0
 LOOK_EVERY: Final = 0.05
+_START_SECONDS: Final = 10.0
 _WATCHDOG_SECONDS: Final = 3.0
 _MOST_LINE_BYTES: Final = 64 * 1024
 
@@ -80,8 +81,9 @@ class RunnerProcess:
         self._stop_within = check_timeout(stop_within, default=STOP_SECONDS)
         self._program: WatchedProgram | None = None
         self._pid: int | None = None
-        self._log = OutputTail()
         self._reader = _LifecycleReader()
+        self._out: OutputTail | None = None
+        self._log: OutputTail | None = None
 
     @property
     def token(self) -> str:
@@ -125,7 +127,7 @@ class RunnerProcess:
 
     def output_tail(self, lines: int = 20) -> str:
         """The last lines that it printed: on standard output those, then on standard error."""
-        parts = (last_lines(tail.text(), lines) for tail in (self._reader.tail, self._log))
+        parts = (last_lines(tail.text(), lines) for tail in (self._out, self._log) if tail is not None)
         return "\n".join(part for part in parts if part)
 
     def __str__(self) -> str:
@@ -141,22 +143,29 @@ class RunnerProcess:
         if self._program is not None:
             raise UsageError(f"the process of {self} was started before; make a new one")
         deadline = time.monotonic() + self._ready_within
+        starting = asyncio.ensure_future(asyncio.to_thread(self._start))
         try:
-            await asyncio.to_thread(self._start)
+            await asyncio.shield(starting)
             return await self._until_ready(deadline)
         except BaseException:
-            await asyncio.shield(asyncio.to_thread(self._end))
+            await asyncio.shield(self._end_after(starting))
             raise
+
+    async def _end_after(self, starting: asyncio.Future[None]) -> None:
+        """End what a thread may be about to start, as threads cannot be cancelled."""
+        await asyncio.wait({starting}, timeout=_START_SECONDS)
+        if starting.done() and not starting.cancelled():
+            starting.exception()  # taken notice of
+        await asyncio.to_thread(self._end)
 
     def _start(self) -> None:
         command, environment = runnable(self._command, self._environment, self._directory)
+        self._out, self._log = out, log = OutputTail(self._reader.take), OutputTail()
         try:
-            self._program = WatchedProgram(
-                "agent", self._directory, command, environment, self._log.pipe, self._reader.tail.pipe
-            )
+            self._program = WatchedProgram("agent", self._directory, command, environment, log.pipe, out.pipe)
         finally:
-            self._log.start()
-            self._reader.tail.start()
+            log.start()
+            out.start()
         _running.add(self)
         try:
             self._pid = self._program.read_pid()
@@ -168,7 +177,8 @@ class RunnerProcess:
             if self._reader.problem is not None:
                 raise self._error(f"printed a ready line that does not fit: {self._reader.problem}")
             if self.exit_status is not None:
-                await asyncio.to_thread(self._reader.tail.finish)
+                assert self._out is not None
+                await asyncio.to_thread(self._out.finish)
                 if self._reader.ready is None:
                     raise self._error(f"ended with exit status {self.exit_status} before it was ready")
             if time.monotonic() >= deadline:
@@ -236,8 +246,9 @@ class RunnerProcess:
             return  # a forked child must not end its parent's runner
         _running.discard(self)
         program.end(_WATCHDOG_SECONDS)
-        self._reader.tail.finish()
-        self._log.finish()
+        for tail in (self._out, self._log):
+            if tail is not None:
+                tail.finish()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -255,10 +266,9 @@ class _LifecycleReader:
     def __init__(self) -> None:
         self.ready: LifecycleReady | None = None
         self.problem: str | None = None
-        self.tail = OutputTail(self._take)
         self._splitter = LineSplitter(_MOST_LINE_BYTES)
 
-    def _take(self, data: bytes) -> None:
+    def take(self, data: bytes) -> None:
         for line in self._splitter.feed(data):
             if not isinstance(line, bytes) or self.ready is not None:
                 continue

@@ -57,6 +57,7 @@ def add_transfer_handlers(
     removals = [
         desk.add(start or TRANSFER_START, transfers.start, seconds),
         desk.add(cancel or TRANSFER_CANCEL, transfers.cancel, None),
+        desk.on_call_over(transfers.call_over),
     ]
 
     def remove() -> None:
@@ -80,6 +81,7 @@ class _Transfers:
             return TransferAnswer(outcome="failed", code="invalid_transfer")
         if ask.session_id in self._dialling:
             return TransferAnswer(outcome="failed", code="transfer_in_progress")
+        self.call_over(ask.session_id)
         transfer = Transfer(ask.session_id, wanted.target, wanted.summary)
         dialling = asyncio.ensure_future(self._dialled(transfer))
         self._dialling[ask.session_id] = dialling
@@ -98,6 +100,10 @@ class _Transfers:
             return TransferAnswer(outcome="failed", code="transfer_failed")
         self._connected[ask.session_id] = transfer
         return TransferAnswer(outcome="connected", identity=dialling.result())
+
+    def call_over(self, session_id: str) -> None:
+        """What was dialled for it is not to be hung up any more: the call is over, or another target is dialled."""
+        self._connected.pop(session_id, None)
 
     async def _dialled(self, transfer: Transfer) -> str:
         return str(await _awaited(self._dial(transfer)))

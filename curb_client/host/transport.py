@@ -110,13 +110,14 @@ class AiohttpTransport:
         session: yours, to be closed by you; by default one of its own.
 
     Raises:
-        UsageError: no address of HTTP.
+        UsageError: no address of HTTP; or, of a request, it is closed.
     """
 
     def __init__(self, address: str, *, session: aiohttp.ClientSession | None = None) -> None:
         self._base = base_url(address)
         self._session = session
         self._owns_session = session is None
+        self._is_closed = False
 
     async def request(self, request: Request) -> Answer:
         try:
@@ -145,11 +146,15 @@ class AiohttpTransport:
             return Answer(response.status, await _whole_body(response))
 
     async def aclose(self) -> None:
+        """Close all connections of its own; a request after that is a UsageError."""
+        self._is_closed = True
         if self._session is not None and self._owns_session:
             session, self._session = self._session, None
             await session.close()
 
     def _send(self, request: Request, timeout: aiohttp.ClientTimeout) -> _RequestContext:
+        if self._is_closed:
+            raise UsageError(f"the client of {self._base} is closed; make a new one")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),  # a stream keeps its connection

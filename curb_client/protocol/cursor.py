@@ -26,7 +26,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic import Field, ValidationError
 
 from curb_client.errors import UsageError
-from curb_client.protocol.contract import MAX_SAFE_INTEGER, ErrorCode
+from curb_client.protocol.contract import MAX_SAFE_INTEGER, RUNNER_PRODUCER, ErrorCode
 from curb_client.protocol.host_types import ErrorBody
 from curb_client.protocol.ndjson import Line, MalformedLine, SkippedRecord
 from curb_client.protocol.records import (
@@ -100,7 +100,8 @@ class Gap:
         first: the first of them.
         last: the last of them.
         cause: ``too_old``, the runner no longer held them; ``missing``, the stream left them out, or their lines could
-            not be read.
+            not be read. A stream that was followed from now on and broke before its first record is missing all before
+            the one that came first, from 1 on, as nobody knows where it began.
     """
 
     first: int
@@ -144,10 +145,12 @@ class CursorState(HostModel):
     Attributes:
         cursor: the last envelope processed, 0 for all that is held, None for from now on.
         ready_at: the runner's own, in milliseconds since the Unix epoch: to tell a restarted one.
+        newest_at: the latest ``at`` of a record processed: what is later is no repeat.
     """
 
     cursor: Count | None = None
     ready_at: Milliseconds | None = None
+    newest_at: Milliseconds | None = None
     producers: list[ProducerState] = Field(default_factory=list)
 
 
@@ -177,7 +180,9 @@ class EventCursor:
         self._oldest = 0  # while AT_OLDEST
         self._base: int | None = None  # after which envelope the connection was to begin
         self._position: int | None = None  # of the last line on this connection
+        self._blind_connections = 0  # from now on, without a record so far
         self._ready_at: float | None = None
+        self._newest_at: float | None = None
         self._seen = SeenRecords()
         self._pending: tuple[int, JournalRecord | None] | None = None  # handed out and perhaps not processed
 
@@ -196,12 +201,18 @@ class EventCursor:
             raise UsageError(f"this is no stored cursor: {where}: {issue.message}") from None
         self = cls(state.cursor)
         self._ready_at = state.ready_at
+        self._newest_at = state.newest_at
         self._seen = SeenRecords(state.producers)
         return self
 
     def to_json(self) -> dict[str, Any]:
         """What to store, a JSON object: everything up to the last :meth:`commit`, and nothing after it."""
-        state = CursorState(cursor=self._cursor, ready_at=self._ready_at, producers=self._seen.states())
+        state = CursorState(
+            cursor=self._cursor,
+            ready_at=self._ready_at,
+            newest_at=self._newest_at,
+            producers=self._seen.states(),
+        )
         return {"cursor": None, **state.to_wire()}
 
     @property
@@ -232,6 +243,7 @@ class EventCursor:
         """The runner answered 200 to :attr:`next_from`. A record handed out and not committed will come again."""
         self._pending = None
         self._position = self._base = self.next_from
+        self._blind_connections += self._cursor is None
         gap: list[Happening] = []
         if self._phase is FollowPhase.AT_OLDEST:
             gap = [Gap((self._cursor or 0) + 1, self._oldest - 1, "too_old")]
@@ -275,6 +287,8 @@ class EventCursor:
         if self._is_repeat(envelope):
             self.repeated += 1
             return []
+        if record is not None and self._is_numbered_anew(record):
+            self._seen.forget(record.producer)
         happenings = self._holes_before(envelope, record)
         self._position = envelope
         self._step(FollowEvent.NEW_RECORD)
@@ -293,6 +307,8 @@ class EventCursor:
             return
         self._cursor, record = self._pending
         self._pending = None
+        if record is not None:
+            self._newest_at = max(record.at, self._newest_at or 0)
         if record is None:
             self._seen.expect_nothing()
         elif record.ends_call:
@@ -314,15 +330,24 @@ class EventCursor:
     def _is_renumbered(self, envelope: int, record: JournalRecord | None) -> bool:
         if self._phase is FollowPhase.WITHOUT_CURSOR and envelope <= (self._cursor or 0):
             return record is None or not self._seen.has(record.producer, record.seq)
+        if record is not None and record.producer == RUNNER_PRODUCER and self._is_numbered_anew(record):
+            return True  # it restarted and has passed the cursor
         if record is None or not isinstance(record.body, LifecycleReady):
             return False
         return envelope <= (self._base or 0) and record.at != self._ready_at
 
+    def _is_numbered_anew(self, record: JournalRecord) -> bool:
+        """Whether its seq was seen of another record: of another runner, or of another call under the same name."""
+        is_later = self._newest_at is not None and record.at > self._newest_at
+        return is_later and self._seen.has(record.producer, record.seq)
+
     def _holes_before(self, envelope: int, record: JournalRecord | None) -> list[Happening]:
         floor = self._cursor if self._position is None else self._position
+        is_start = floor is not None and not self._position
+        if floor is None and self._blind_connections > 1:
+            floor = 0
         if floor is not None and envelope > floor + 1:
             self._seen.expect_nothing()
-            is_start = self._position is None or self._position == 0
             return [Gap(floor + 1, envelope - 1, "too_old" if is_start else "missing")]
         lost = None if record is None else self._seen.lost_before(record.producer, record.seq)
         return [] if lost is None or record is None else [LostRecords(record.producer, *lost)]
@@ -331,7 +356,7 @@ class EventCursor:
         restarted = Restarted(self._cursor, self._seen.open_calls())
         self._step(event)
         self._cursor = 0
-        self._ready_at = None
+        self._ready_at = self._newest_at = None
         self._seen = SeenRecords()
         self._pending = None
         self.runner_ended = False

@@ -11,7 +11,7 @@ from curb_client.protocol.envelope import Refusal
 from curb_client.protocol.host_types import ErrorBody
 from curb_client.protocol.types import Issue
 
-__all__ = ["error_body", "known_code", "refusal_body", "status_of"]
+__all__ = ["error_body", "issues_told", "known_code", "refusal_body", "status_of"]
 
 _MUST_CARRY: Final[Mapping[ErrorCode, tuple[str, ...]]] = {
     ErrorCode.CURSOR_TOO_OLD: ("requested", "oldest_retained"),
@@ -19,6 +19,11 @@ _MUST_CARRY: Final[Mapping[ErrorCode, tuple[str, ...]]] = {
     ErrorCode.INVALID_SETTINGS: ("issues",),
     ErrorCode.INVALID_PAYLOAD: ("issues",),
 }
+
+
+MOST_ISSUES: Final = 32
+_ISSUES_IN_DETAIL: Final = 5
+_DETAIL_CHARACTERS: Final = 2000
 
 
 def error_body(
@@ -32,7 +37,8 @@ def error_body(
 ) -> ErrorBody:
     """The body of a refusal; :func:`status_of` is its status. ``unknown_version`` gets its ``versions`` here.
 
-    Text that UTF-8 cannot carry (a lone surrogate, sent by the peer) is replaced, so that the body can be written.
+    Text that UTF-8 cannot carry (a lone surrogate, sent by the peer) is replaced, so that the body can be written. So
+    that a large request does not get a larger answer, 32 issues are told, and 2,000 characters of the detail.
 
     Args:
         detail: for people. Not with ``unauthorized``, which tells a stranger nothing.
@@ -49,12 +55,12 @@ def error_body(
         raise UsageError(f"the error unauthorized tells a stranger nothing; leave out {' and '.join(given)}")
     return ErrorBody(
         error=code.value,
-        detail=None if detail is None else _writable(detail),
+        detail=None if detail is None else _writable(detail[:_DETAIL_CHARACTERS]),
         versions=list(PROTOCOL_VERSIONS) if code is ErrorCode.UNKNOWN_VERSION else None,
         requested=requested,
         oldest_retained=oldest_retained,
         path=None if path is None else _writable(path),
-        issues=None if issues is None else [_writable_issue(issue) for issue in issues],
+        issues=None if issues is None else [_writable_issue(issue) for issue in issues[:MOST_ISSUES]],
     )
 
 
@@ -64,13 +70,24 @@ def refusal_body(refusal: Refusal) -> ErrorBody:
     Raises:
         ValueError: ``payload_too_large``, which no runner answers.
     """
-    told = [f"{'.'.join(map(str, issue.path)) or 'payload'}: {issue.message}" for issue in refusal.issues]
+    told = issues_told(refusal.issues, "payload")
     if refusal.path is not None:
         told.append(f"{refusal.path} may not be changed by the host")
     code = ErrorCode(refusal.code.value)
     issues = refusal.issues if refusal.issues or "issues" in _MUST_CARRY.get(code, ()) else None
     detail = f"{code.value}: {'; '.join(told)}" if told else None
     return error_body(code, detail, path=refusal.path, issues=issues)
+
+
+def issues_told(issues: Sequence[Issue], whole: str) -> list[str]:
+    """The first five issues for people, and how many more there are.
+
+    Args:
+        whole: the name of what has them, for an issue without a path.
+    """
+    told = [f"{'.'.join(map(str, issue.path)) or whole}: {issue.message}" for issue in issues[:_ISSUES_IN_DETAIL]]
+    more = len(issues) - len(told)
+    return [*told, f"and {more} more"] if more else told
 
 
 def status_of(code: ErrorCode) -> int:

@@ -6,7 +6,7 @@ boolean is no number. Lengths count code points, as JSON Schema does.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -16,8 +16,9 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StrictStr,
+    ValidatorFunctionWrapHandler,
 )
-from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 from pydantic_core.core_schema import ValidationInfo
 
@@ -52,12 +53,6 @@ def _whole(value: Any) -> Any:
 def _boolean(value: Any) -> Any:
     if not isinstance(value, bool):
         raise ValueError("must be a boolean")
-    return value
-
-
-def _given(value: Any, info: ValidationInfo) -> Any:
-    if value is None and info.context is WIRE:
-        raise ValueError("must not be null; leave it out")
     return value
 
 
@@ -106,5 +101,23 @@ Whole = Annotated[StrictInt, BeforeValidator(_whole)]
 Count = Annotated[int, _Number(0)]
 Positive = Annotated[int, _Number(1)]
 Milliseconds = Annotated[int | float, _Number(0, or_float=True)]
-AbsentOr = Annotated[T | SkipJsonSchema[None], BeforeValidator(_given)]
+
+
+class _AbsentOr:
+    """None in Python, and nothing on the wire; any other value is told what is wrong with it alone."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        (given,) = (each for each in get_args(source) if each is not type(None))
+        return core_schema.with_info_wrap_validator_function(_given, handler(given))
+
+
+def _given(value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    if value is not None:
+        return validate(value)
+    if info.context is WIRE:
+        raise ValueError("must not be null; leave it out")
+    return None
+
+
+AbsentOr = Annotated[T | None, _AbsentOr()]
 """A property that may be absent and not null: from a host, whose mistakes should be told."""

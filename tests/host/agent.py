@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -76,6 +77,19 @@ def answer(call: AgentCall, context: CallContext) -> None:
 
 
 agent = HostedAgent(answer, settings=SETTINGS, adjustable=ADJUSTABLE, experiments=EXPERIMENTS)
+
+
+def blocking(call: AgentCall, context: CallContext) -> None:
+    print("blocking", flush=True)
+    time.sleep(600)
+
+
+async def stubborn(call: AgentCall, context: CallContext) -> None:
+    """Neither its task nor its thread ends."""
+    await call.ready()
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.to_thread(time.sleep, 600)
 
 
 def fail_to_warm_up() -> None:

@@ -314,6 +314,18 @@ def test_what_is_no_token(token: str) -> None:
         RunnerClient("127.0.0.1:7071", token)
 
 
+async def test_a_closed_client_is_closed() -> None:
+    async with scripted_runner(always(200, {"ok": True, "protocolVersion": 1, "versions": [1]})) as server:
+        runner = client(server)
+        await runner.health()
+        await runner.aclose()
+        with pytest.raises(UsageError, match="is closed"):
+            await runner.health()
+        with pytest.raises(UsageError, match="is closed"):
+            await anext(runner.events())
+        assert len(server.requests) == 1
+
+
 async def test_the_token_is_told_to_nobody_else() -> None:
     assert TOKEN not in repr(RunnerClient("127.0.0.1:7071", TOKEN))
     async with scripted_runner(reset) as server, client(server) as runner:

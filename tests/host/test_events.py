@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from curb_client.errors import EventStreamError, RunnerUnauthorizedError, UsageError
+from curb_client.errors import RunnerUnauthorizedError, UsageError
 from curb_client.host import (
     Backoff,
     CallCut,
@@ -228,26 +228,6 @@ async def test_a_refusal_that_is_not_about_the_cursor_is_raised() -> None:
             with pytest.raises(RunnerUnauthorizedError):
                 await take(stream, 1)
     assert len(server.requests) == 1
-
-
-async def test_a_runner_that_fails_for_a_while_is_asked_again() -> None:
-    script = streams(refuses(500, {"error": "internal"}), refuses(502, {"proxy": "no"}), sends([ready()]))
-    async with scripted_runner(script) as server, client(server) as runner, follow(runner) as stream:
-        assert envelopes(await take(stream, 1)) == [1]
-
-
-async def test_it_gives_up_after_a_while_and_names_the_open_calls() -> None:
-    script = streams(sends([ready(), turn(2, seq=1)], then="reset"), sends([], then="end"))
-    async with (
-        scripted_runner(script) as server,
-        client(server) as runner,
-        follow(runner, give_up_after=0.3) as stream,
-    ):
-        await take(stream, 2)
-        server.script = streams(refuses(503, {}))
-        with pytest.raises(EventStreamError, match=r"0\.3 s \(give_up_after\)") as raised:
-            await take(stream, 1)
-    assert raised.value.cut == ("call-1",)
 
 
 # Consumers

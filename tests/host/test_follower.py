@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,8 +18,6 @@ from curb_client.host import (
     Gap,
     MemoryCursorStore,
     RunnerClient,
-    Transfer,
-    TransferFailedError,
 )
 from curb_client.host import follower as follower_module
 from curb_client.host import views as views_module
@@ -51,6 +49,8 @@ class Feed:
         self.messages: list[dict[str, Any]] = []
         self.refusals: list[tuple[int, object]] = []
         self.calls: dict[str, str] = {}
+        self.asked: list[str] = []
+        """The calls whose state was asked for."""
         self.server: ScriptedRunner | None = None
 
     def say(self, *records: Any) -> None:
@@ -70,6 +70,7 @@ class Feed:
             await connection.answer(202, {"id": message["id"], "delivered": is_new})
         else:
             call = received.path.split("/")[3]
+            self.asked.append(call)
             live = {"sessionId": call, "state": self.calls.get(call), "startedAtMs": 1}
             missing = (404, {"error": "session_not_found"})
             await connection.answer(*((200, live) if call in self.calls else missing))
@@ -189,6 +190,23 @@ async def test_a_call_whose_end_was_in_a_gap_is_cut(monkeypatch: pytest.MonkeyPa
         assert CallCut("call-1", "runner_ended") not in items
 
 
+async def test_a_call_whose_end_waits_behind_a_slow_view_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower_module, "GAP_SECONDS", 0.0)
+    monkeypatch.setattr(follower_module, "_CAUGHT_UP_SECONDS", 0.01)
+    monkeypatch.setattr(views_module, "VIEW_ITEMS", 2)
+    async with following() as (feed, host):
+        call, everything = host.call_events("call-1"), host.items()
+        reading = asyncio.ensure_future(take_all(call))
+        feed.calls = {"call-1": "ended"}
+        feed.say(ready(), turn(2, "call-1", 1), turn(4, "call-1", 2), turn(5, "call-1", 3), ended(6, "call-1", 4))
+        first = await take(everything, 3)
+        await until(lambda: feed.asked)
+        await asyncio.sleep(0.1)
+        rest = await take(everything, 3)
+        assert envelopes(first + rest) == [1, 2, Gap(3, 3, "missing"), 4, 5, 6]
+        assert envelopes(await reading) == [2, Gap(3, 3, "missing"), 4, 5, 6]
+
+
 # Asks
 
 
@@ -305,72 +323,3 @@ def test_ids_of_replies_fit() -> None:
     long = "\U0001f600" * 64
     assert len(reply_id(long)) <= 128
     assert reply_id(long) == reply_id(long) != reply_id(long[:-1] + "x")
-
-
-# Transfers
-
-
-async def answers_to(
-    dial: Callable[[Transfer], Any], *records: Any, count: int = 1, **options: Any
-) -> list[dict[str, Any]]:
-    async with following() as (feed, host):
-        host.on_transfer(dial, **options)
-        feed.say(ready(), *records)
-        await until(lambda: len(feed.messages) == count)
-    return [message["payload"] for message in feed.messages]
-
-
-START = asked(2, "a-1", "curb.transfer.start", {"target": "sales", "summary": "wants to buy"})
-
-
-async def test_a_transfer_is_dialled() -> None:
-    seen: list[Transfer] = []
-
-    async def dial(transfer: Transfer) -> str:
-        seen.append(transfer)
-        return "sip-sales"
-
-    assert await answers_to(dial, START) == [{"outcome": "connected", "identity": "sip-sales"}]
-    assert seen == [Transfer("call-1", "sales", "wants to buy")]
-
-
-async def test_a_transfer_that_fails_says_why() -> None:
-    async def busy(transfer: Transfer) -> str:
-        raise TransferFailedError("busy")
-
-    assert await answers_to(busy, START) == [{"outcome": "failed", "code": "busy"}]
-    told: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
-
-    async def broken(transfer: Transfer) -> str:
-        raise OSError("no line")
-
-    assert await answers_to(broken, START) == [{"outcome": "failed", "code": "transfer_failed"}]
-    assert told == ["curb_client: dialling 'sales' for call call-1 failed: OSError: no line"]
-    wrong = asked(2, "a-1", "curb.transfer.start", {"target": ""})
-    assert await answers_to(busy, wrong) == [{"outcome": "failed", "code": "invalid_transfer"}]
-
-
-async def test_a_transfer_that_is_called_off() -> None:
-    hung_up: list[Transfer] = []
-
-    async def ring(transfer: Transfer) -> str:
-        await asyncio.Event().wait()
-        return ""
-
-    off = asked(3, "a-2", "curb.transfer.cancel", {})
-    answers = await answers_to(ring, START, off, count=2, hang_up=hung_up.append)
-    assert sorted(answers, key=len) == [{}, {"outcome": "failed", "code": "transfer_cancelled"}]
-    assert hung_up == []
-
-    async with following() as (feed, host):
-
-        async def dial(transfer: Transfer) -> str:
-            return "sip-sales"
-
-        host.on_transfer(dial, hang_up=hung_up.append)
-        feed.say(ready(), START)
-        await until(lambda: len(feed.messages) == 1)
-        feed.say(off)
-        await until(lambda: len(feed.messages) == 2)
-    assert [transfer.target for transfer in hung_up] == ["sales"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from curb_client.errors import NoRunnerError, RunnerInvalidRequestError, RunnerUnreachableError, UsageError
 from curb_client.host import Backoff, CallCut, JournalRecord, RunnerClient, RunnerLost, RunnerPool
 from curb_client.host.transport import Answer, Request
+from tests.host.scripted_runner import ended, turn
 from tests.host.simulated import Faults, SimulatedRunner, SimulatedTransport, World
 from tests.host.test_simulation import run
 
@@ -181,6 +182,65 @@ async def test_runners_come_and_go() -> None:
         with pytest.raises(UsageError, match="is being placed already"):
             await start(pool, "call-3")
         assert await starting == "two"
+
+
+@simulated
+async def test_a_call_whose_end_waits_behind_a_slow_view_is_not_cut() -> None:
+    for forgets in (False, True):
+        await follow_slowly(forgets)
+
+
+async def follow_slowly(forgets: bool) -> None:
+    """With a runner that does not know the call any more, or does."""
+    runner = SimulatedRunner(world(), "a", 4)
+    async with pool_of(runner) as pool:
+        everything, view = pool.items(), pool.call_events("call-1")
+        reading = asyncio.ensure_future(read(everything, each=1.0))
+        await start(pool, "call-1")
+        for number in range(1000):
+            runner.write(turn(1, "call-1", text=str(number)))
+        for task in runner.tasks:
+            task.cancel()
+        runner.states["call-1"] = "ended"
+        runner.write(ended(1, "call-1"))
+        if forgets:
+            del runner.states["call-1"]
+        items = [item async for item in view]
+        assert isinstance(items[-1], JournalRecord)
+        assert items[-1].ends_call
+        reading.cancel()
+
+
+async def read(view: AsyncIterator[Any], each: float) -> None:
+    async for _ in view:
+        await asyncio.sleep(each)
+
+
+@simulated
+async def test_calls_of_a_runner_that_restarted_and_passed_the_cursor_are_cut() -> None:
+    runner = SimulatedRunner(world(), "a", 4)
+    async with pool_of(runner) as pool:
+        view = pool.call_events("call-1")
+        await start(pool, "call-1")
+        runner.die()
+        runner.begin()
+        for number in range(100):
+            runner.write(turn(1, "call-2", text=str(number)))
+        assert [item async for item in view][-1] == CallCut("call-1", "restarted")
+        assert pool.runners == {"a": "open"}
+
+
+@simulated
+async def test_the_views_of_a_removed_runners_calls_end() -> None:
+    one, two = SimulatedRunner(w := world(), "one", 4), SimulatedRunner(w, "two", 4)
+    async with pool_of(one) as pool:
+        removed, kept = pool.call_events("call-1"), pool.call_events("call-2")
+        await start(pool, "call-1")
+        await pool.remove("one")
+        assert not any(isinstance(item, CallCut) for item in [item async for item in removed])
+        pool.add("two", RunnerClient("two", "token", transport=SimulatedTransport(two)))
+        await start(pool, "call-2")
+        assert isinstance([item async for item in kept][-1], JournalRecord)
 
 
 @simulated

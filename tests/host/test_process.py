@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -86,6 +87,33 @@ async def test_a_ready_line_that_does_not_fit() -> None:
 async def test_what_cannot_be_run(command: list[str]) -> None:
     with pytest.raises(UsageError, match=r"command is|cannot be run"):
         await RunnerProcess(command).start()
+
+
+async def test_a_command_that_cannot_be_found_keeps_nothing_open() -> None:
+    await asyncio.to_thread(int)  # whatever threads need is open
+    before = next_descriptor()
+    for _ in range(5):
+        with pytest.raises(UsageError):
+            await RunnerProcess(["no-such-program"]).start()
+    assert next_descriptor() == before
+
+
+def next_descriptor() -> int:
+    with open(os.devnull) as file:
+        return file.fileno()
+
+
+@pytest.mark.parametrize("steps", [1, 2, 100])
+async def test_a_start_that_is_cancelled_leaves_no_child(steps: int) -> None:
+    process = RunnerProcess(["sleep", "60"])
+    starting = asyncio.ensure_future(process.start())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert process.pid is not None, "as the thread that starts it goes on"
+    assert not is_running(process.pid)
 
 
 async def test_its_environment() -> None:

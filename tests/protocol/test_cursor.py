@@ -252,6 +252,38 @@ def test_any_run(run: list[tuple[Any, int]], held: int) -> None:
 # Stored cursors
 
 
+def test_a_seq_that_was_seen_is_no_repeat_where_its_record_is_later() -> None:
+    """A runner that restarted and has passed the cursor numbers the records of its producers anew; so does a call under
+    the name of one whose end was in a gap."""
+    cursor = EventCursor()
+    cursor.connected()
+    cursor.handle(record(1, "ready", 1, producer="runner", at=5))
+    cursor.handle(record(2, "turn", 1, at=6))
+    cursor.handle(record(3, "turn", 2, at=7))
+    cursor.commit()
+    cursor = EventCursor.from_json(cursor.to_json())
+    cursor.connected()
+    assert cursor.handle(record(4, "turn", 1, at=7)) == []
+    assert cursor.handle(record(5, "turn", 2, at=8)) == [record(5, "turn", 2, at=8)]
+    assert cursor.repeated == 1
+    assert cursor.handle(record(6, "ended", 1, producer="runner", at=9)) == [Restarted(5, ("call-1",))]
+    assert cursor.next_from == 0
+
+
+def test_before_the_first_record_of_a_second_connection_from_now_on_anything_may_be_lost() -> None:
+    cursor = EventCursor(None)
+    first = record(7, "turn", 3)
+    cursor.connected()
+    assert cursor.handle(first) == [first]
+    cursor = EventCursor(None)
+    cursor.connected()
+    cursor.connected()
+    assert cursor.handle(first) == [Gap(1, 6, "missing"), first]
+    cursor.commit()
+    cursor.connected()
+    assert cursor.handle(record(8, "turn", 4)) == [record(8, "turn", 4)]
+
+
 def test_what_is_stored() -> None:
     cursor = EventCursor()
     cursor.connected()
@@ -261,6 +293,7 @@ def test_what_is_stored() -> None:
     assert cursor.to_json() == {
         "cursor": 2,
         "readyAt": 5,
+        "newestAt": 5,
         "producers": [
             {"producer": "runner", "ranges": [[1, 1]], "nextSeq": 2},
             {"producer": "call-1", "ranges": [[1, 1]], "nextSeq": 2, "isCall": True},

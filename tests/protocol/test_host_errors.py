@@ -72,6 +72,15 @@ def test_an_agents_refusal(refusal: Refusal, text: str) -> None:
     assert encode_json(refusal_body(refusal)) == text
 
 
+def test_of_many_issues_the_first_are_told() -> None:
+    issues = [Issue(path=[f"setting-{number}"], message="unknown") for number in range(1000)]
+    body = refusal_body(Refusal(RefusalCode.INVALID_SETTINGS, issues=issues))
+    assert body.issues == issues[:32]
+    assert body.detail is not None
+    assert body.detail.endswith("setting-4: unknown; and 995 more")
+    assert len(error_body(ErrorCode.INTERNAL, "x" * 10_000).detail or "") == 2000
+
+
 def test_a_runner_never_answers_payload_too_large() -> None:
     with pytest.raises(ValueError, match="payload_too_large"):
         refusal_body(Refusal(RefusalCode.PAYLOAD_TOO_LARGE))

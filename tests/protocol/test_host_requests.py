@@ -34,6 +34,12 @@ def test_none_is_not_given_in_python_and_wrong_on_the_wire() -> None:
         StartCallRequest.from_wire({**request.to_wire(), "deploymentId": None})
 
 
+def test_what_may_be_left_out_is_told_its_own_limit_alone() -> None:
+    with pytest.raises(ValidationError) as raised:
+        StartCallRequest.from_wire({"sessionId": "c", "realtimeUrl": "u", "realtimeToken": "t", "deploymentId": ""})
+    assert [error["msg"] for error in raised.value.errors()] == ["String should have at least 1 character"]
+
+
 def test_maps_are_not_shared() -> None:
     first, second = (StartCallRequest(session_id="c", realtime_url="u", realtime_token="t") for _ in range(2))
     assert first.client_context is not second.client_context

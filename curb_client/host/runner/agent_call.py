@@ -25,6 +25,10 @@ class RunnerAgentCall(AgentCall):
         """Whether the agent waits for the host's reply to this ask."""
         return ask_id is not None and self._asks.is_waiting(ask_id)
 
+    def has_taken(self, message_id: str) -> bool:
+        """Whether the host's message of this id was delivered, or is being delivered."""
+        return self._answers.find((None, message_id)) is not None
+
     async def until_idle(self) -> None:
         """Returns when no message handler runs any more."""
         while running := self._answers.running():

@@ -12,14 +12,15 @@ from typing import Any, Final
 
 from livekit import rtc
 
-from curb_client.errors import ClosedError, ConnectFailedError
+from curb_client.errors import ClosedError, ConnectFailedError, InvalidPayloadError
+from curb_client.host.runner.absence import Absence
 from curb_client.host.runner.agent_call import RunnerAgentCall
 from curb_client.host.runner.call_record import CallRecord
 from curb_client.host.runner.context import CallContext, EndCallback, Ending
 from curb_client.host.runner.held import HeldMessages
 from curb_client.host.runner.hosted_agent import HostedAgent
 from curb_client.host.runner.refusals import RunnerRefusal
-from curb_client.host.runner.secrets import Secrets
+from curb_client.host.runner.secrets import Secrets, without_user_information
 from curb_client.host.runner.transfer import Transfers
 from curb_client.protocol.contract import CallState, EndReason, ErrorCode
 from curb_client.protocol.host_requests import HostMessage, StartCallRequest
@@ -32,8 +33,6 @@ __all__ = ["HostedCall", "current_session"]
 
 CLEANUP_SECONDS: Final = 5.0
 SLOW_START_SECONDS: Final = 10.0
-RETURN_SECONDS: Final = 10.0
-_MEANT_TO_LEAVE: Final = (rtc.DisconnectReason.CLIENT_INITIATED, rtc.DisconnectReason.PARTICIPANT_REMOVED)
 _SIP_KIND: Final = rtc.ParticipantKind.PARTICIPANT_KIND_SIP
 
 _REASONS: Final[Mapping[Any, EndReason]] = {
@@ -87,6 +86,7 @@ class HostedCall:
         self._held = HeldMessages()
         self._changes: list[tuple[EffectiveSettings, Any]] | None = []
         self._transfers = Transfers(self._call)
+        self._absence = Absence(self._room, self._caller_gone)
         self._end_callbacks: dict[object, EndCallback] = {}
         self._context = CallContext(
             request,
@@ -113,7 +113,7 @@ class HostedCall:
         self._secrets.add(self._token)
         self._call.on_settings(self._settings_changed)
         self._stop_waiting_for_its_end = on_disconnected(self._room, self._room_ended)
-        self._room.on("participant_connected", self._transfers.joined)
+        self._room.on("participant_connected", self._somebody_came)
         self._room.on("participant_disconnected", self._somebody_left)
         self._life = asyncio.ensure_future(self._live())
 
@@ -135,10 +135,11 @@ class HostedCall:
             RunnerRefusal: too many are held, or the call is over.
             Refusal: the agent's.
         """
-        is_reply = self._call.awaits_reply(message.in_reply_to)
-        if self.state == "starting" and not is_reply:
+        # A reply is what the function, or a handler of what is held, may be waiting for.
+        goes_ahead = self._call.awaits_reply(message.in_reply_to) or self._call.has_taken(message.id)
+        if self.state == "starting" and not goes_ahead:
             return self._held.hold(message)
-        if not is_reply:  # which what is held may be waiting for
+        if not goes_ahead:
             await self._held.delivered()
         try:
             return await self._deliver(message)
@@ -151,7 +152,7 @@ class HostedCall:
         Raises:
             Refusal: ``not_adjustable`` or ``invalid_settings``.
         """
-        return self._call.update_from_host(body)
+        return without_user_information(self._call.update_from_host(body))
 
     async def _deliver(self, message: HostMessage) -> bool:
         return await self._call.receive_from_host(message.id, message.name, message.payload, message.in_reply_to)
@@ -266,11 +267,18 @@ class HostedCall:
 
     def _over(self, reason: str) -> None:
         self._stop_waiting_for_its_end()
+        self._absence.ends()
         self._held.drop()
         self.state = "ended"
         self._secrets.remove(self._token)
-        self.record.ended(reason, self._call.undelivered_to_client, self._held.refused)
-        self._tell_ended(self, reason)
+        try:
+            self.record.ended(reason, self._call.undelivered_to_client, self._held.refused)
+        except InvalidPayloadError:
+            _logger.exception("the call's last records could not be written; it is put on record as agent_error")
+            reason = "agent_error"
+            self.record.ended(reason, {}, self._held.refused)
+        finally:
+            self._tell_ended(self, reason)
 
     # What happens meanwhile
 
@@ -293,22 +301,19 @@ class HostedCall:
     def _room_ended(self, reason: Any) -> None:
         self._end(_REASONS.get(reason, "room_lost"))
 
+    def _somebody_came(self, participant: rtc.RemoteParticipant) -> None:
+        self._transfers.joined(participant)
+        if self._has_caller():
+            self._absence.ends()
+
     def _somebody_left(self, participant: rtc.RemoteParticipant) -> None:
         was_caller = self._is_caller(participant)
-        self._transfers.left(participant.identity)
-        if not was_caller or self._has_caller():
-            return
-        if participant.disconnect_reason in _MEANT_TO_LEAVE:
-            self._end("caller_left")
-        else:  # a lost connection, or the agent's own that is made anew, whereupon LiveKit tells of all as of new ones
-            asyncio.get_running_loop().call_later(RETURN_SECONDS, self._caller_stayed_away)
+        self._transfers.left(participant)
+        if was_caller and not self._has_caller():
+            self._absence.begins(participant)
 
-    def _caller_stayed_away(self) -> None:
-        if self._has_caller():
-            return
-        if self._room.connection_state == rtc.ConnectionState.CONN_RECONNECTING:  # nobody can be seen, and it may fail
-            asyncio.get_running_loop().call_later(RETURN_SECONDS, self._caller_stayed_away)
-        else:
+    def _caller_gone(self) -> None:
+        if not self._has_caller():
             self._end("caller_left")
 
     def _has_caller(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from curb_client.host.runner.counters import Counters
 from curb_client.host.runner.journal import Journal, Producer
 from curb_client.host.runner.message_log import MessageLog
+from curb_client.host.runner.secrets import without_user_information
 from curb_client.protocol.contract import (
     CONVERSATION_CLASS,
     EVENT_ENDED,
@@ -79,7 +80,7 @@ class CallRecord:
 
     def settings(self, settings: EffectiveSettings, origin: Sender) -> None:
         """Settings were changed."""
-        self._event(EVENT_SETTINGS, {"origin": origin, "settings": settings.to_wire()})
+        self._event(EVENT_SETTINGS, {"origin": origin, "settings": without_user_information(settings).to_wire()})
 
     def ended(self, reason: str, undelivered: Mapping[str, int], refused_queued: int) -> None:
         """The call is over: ``curb.messages``, then ``curb.ended``, and nothing after it."""

@@ -27,10 +27,13 @@ class Ending:
         self._timer: asyncio.TimerHandle | None = None
 
     def decide(self, reason: str, grace: float = 0.0) -> None:
-        """The call is to end, and the room to be left after at most ``grace`` seconds."""
+        """The call is to end, and the room to be left after at most ``grace`` seconds.
+
+        A reason that UTF-8 cannot carry (an agent may take it from its client) is made such that it can be recorded.
+        """
         loop = asyncio.get_running_loop()
         if self.reason is None:
-            self.reason = reason
+            self.reason = str(reason).encode("utf-8", "replace").decode()
             self._begun.set()
         at = loop.time() + grace
         if self._timer is None or at < self._timer.when():

@@ -32,7 +32,8 @@ class Listener:
     """Listens on one address.
 
     Args:
-        address: ``host:port``; taken at once, so that nobody else gets it while the agent warms up.
+        address: ``host:port``; bound at once, so that one that is in use is known before the agent warms up. Whoever
+            listens first has it, which may be another that was bound to it meanwhile.
 
     Raises:
         RunnerStartError: the address cannot be had.
@@ -43,23 +44,34 @@ class Listener:
         try:
             self._socket = _bound(host, port)
         except OSError as error:
-            raise RunnerStartError(f"the runner cannot listen on {address}: {error.strerror or error}") from error
+            raise _cannot_listen(address, error) from error
         host, port = self._socket.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         """``host:port`` as it is, also where port 0 was asked for."""
         self._runner: web.ServerRunner | None = None
 
     async def open(self, handler: Handler) -> None:
-        """Take requests from now on."""
+        """Take requests from now on.
+
+        Raises:
+            RunnerStartError: another listens on the address since.
+        """
         self._runner = web.ServerRunner(_Server(handler), shutdown_timeout=CLOSE_SECONDS)
         await self._runner.setup()
-        await web.SockSite(self._runner, self._socket, backlog=_BACKLOG).start()
+        try:
+            await web.SockSite(self._runner, self._socket, backlog=_BACKLOG).start()
+        except OSError as error:
+            raise _cannot_listen(self.address, error) from error
 
     async def close(self) -> None:
         """Take no more; what is being answered has a few seconds."""
         if self._runner is not None:
             await self._runner.cleanup()
         self._socket.close()
+
+
+def _cannot_listen(address: str, error: OSError) -> RunnerStartError:
+    return RunnerStartError(f"the runner cannot listen on {address}: {error.strerror or error}")
 
 
 def _bound(host: str, port: int) -> socket.socket:

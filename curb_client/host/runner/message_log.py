@@ -68,9 +68,9 @@ class MessageLog:
 
     def close(self) -> None:
         """The call is over: what is still open got no answer."""
-        for (sender, _, message_id), sent in self._open.items():
-            self._message(_direction(sender), message_id, sent)
-        self._open.clear()
+        while self._open:
+            request = next(iter(self._open))
+            self._message(_direction(request[0]), request[2], self._open.pop(request))
         for ask_id in list(self._asks):
             self._ask_ended(ask_id, _NOTHING_SAID)
 
@@ -118,7 +118,8 @@ def _kept(payload: object) -> Kept:
     try:
         return keep(payload)
     except InvalidPayloadError:  # a client may send what this library would not, such as a number of 400 digits
-        return Kept(json.dumps(payload, default=str)[:MAX_KEPT_BYTES], truncated=True)
+        text = json.dumps(payload, separators=(",", ":"), default=str)  # of ASCII, so that a character is a byte
+        return Kept(text[:MAX_KEPT_BYTES], truncated=len(text) > MAX_KEPT_BYTES)
 
 
 def _reply_of(event: TraceEvent) -> Kept:

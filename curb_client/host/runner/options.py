@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args
 from typing_extensions import Self
 
 from curb_client.errors import UsageError
-from curb_client.protocol.contract import HEARTBEAT_SECONDS, MAX_SAFE_INTEGER, RETAINED_RECORDS
+from curb_client.protocol.contract import HEARTBEAT_SECONDS, MAX_SAFE_INTEGER, RETAINED_RECORDS, RUNNER_PRODUCER
 
 __all__ = ["VARIABLES", "RunnerMode", "RunnerOptions", "split_address"]
 
@@ -74,14 +74,16 @@ class RunnerOptions:
         if self.metrics_address is not None:
             split_address(self.metrics_address)
         if self.mode not in get_args(RunnerMode):
-            raise UsageError(f"the mode is {self.mode!r}; it must be one of {', '.join(get_args(RunnerMode))}")
+            raise UsageError(
+                f"the {_told('mode')} is {self.mode!r:.80}; it must be one of {', '.join(get_args(RunnerMode))}"
+            )
         for name in ("max_sessions", "retained_records", "max_body_bytes", "configuration_version"):
             number = getattr(self, name)
             if number is not None and not 1 <= number <= MAX_SAFE_INTEGER:
-                raise UsageError(f"{name} is {number}; it must be 1 or more")
+                raise UsageError(f"{_told(name)} is {number}; it must be from 1 to {MAX_SAFE_INTEGER}")
         for name in ("drain_seconds", "warm_up_seconds", "heartbeat_seconds", "stalled_seconds"):
             if not getattr(self, name) >= 0:
-                raise UsageError(f"{name} is {getattr(self, name)}; it must be 0 or more seconds")
+                raise UsageError(f"{_told(name)} is {getattr(self, name)}; it must be 0 or more seconds")
         if self.mode == "direct-join":
             self._check_direct_join()
 
@@ -90,6 +92,10 @@ class RunnerOptions:
         missing = [variable for variable, value in given.items() if not value]
         if missing:
             raise UsageError(f"the mode direct-join joins its one call at start; set {' and '.join(missing)}")
+        if self.session_id == RUNNER_PRODUCER:
+            raise UsageError(
+                f"{_told('session_id')} is {RUNNER_PRODUCER!r}, which names the runner's own records; give another"
+            )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, **overrides: Any) -> Self:
@@ -126,6 +132,12 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise UsageError(f"{address!r} is no address; give host:port, such as 127.0.0.1:7071 or [::1]:7071")
     return host, int(port)
+
+
+def _told(name: str) -> str:
+    """The option, with the variable that may have given it."""
+    variable = VARIABLES.get(name)
+    return name if variable is None else f"{name} ({variable})"
 
 
 def _text(_variable: str, value: str) -> str:

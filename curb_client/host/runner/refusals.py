@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from curb_client.protocol.contract import ErrorCode
 from curb_client.protocol.envelope import Refusal
-from curb_client.protocol.host_errors import error_body, refusal_body, status_of
+from curb_client.protocol.host_errors import error_body, issues_told, refusal_body, status_of
 from curb_client.protocol.host_types import ErrorBody
 from curb_client.protocol.types import Issue
 
@@ -47,5 +47,4 @@ class RunnerRefusal(Exception):  # noqa: N818 - the protocol calls it a refusal
     @classmethod
     def invalid(cls, issues: Sequence[Issue]) -> RunnerRefusal:
         """A request that does not fit."""
-        told = [f"{'.'.join(map(str, issue.path)) or 'body'}: {issue.message}" for issue in issues[:5]]
-        return cls(ErrorCode.INVALID_REQUEST, "; ".join(told), issues=issues)
+        return cls(ErrorCode.INVALID_REQUEST, "; ".join(issues_told(issues, "body")), issues=issues)

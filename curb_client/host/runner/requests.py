@@ -16,12 +16,25 @@ from curb_client.protocol.json_text import decode_json
 from curb_client.protocol.types import HostModel, Issue, issues_of
 from curb_client.room.sdk import finish_within
 
-__all__ = ["check_realtime_url", "parse_body", "path_of", "query_of", "read_json"]
+__all__ = ["check_realtime_url", "parse_body", "path_of", "query_of", "read_json", "target_of"]
 
 BODY_SECONDS: Final = 30.0
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 ModelT = TypeVar("ModelT", bound=HostModel)
+
+
+def target_of(request: web.BaseRequest) -> tuple[str, str]:
+    """Path and query as they were sent; a proxy may send the whole URL."""
+    target = request.raw_path
+    if not target.startswith("/"):
+        try:
+            parts = urlsplit(target)
+        except ValueError:
+            return target, ""
+        return (parts.path or "/", parts.query) if parts.scheme in ("http", "https") else (target, "")
+    path, _, query = target.partition("#")[0].partition("?")
+    return path, query
 
 
 def path_of(request: web.BaseRequest) -> list[str]:
@@ -30,7 +43,7 @@ def path_of(request: web.BaseRequest) -> list[str]:
     Raises:
         RunnerRefusal: malformed percent-encoding.
     """
-    path = _target(request)[0]
+    path = target_of(request)[0]
     return [_decoded("path", segment) for segment in path[1:].split("/")] if path.startswith("/") else [path]
 
 
@@ -41,7 +54,7 @@ def query_of(request: web.BaseRequest, *known: str) -> dict[str, str]:
         RunnerRefusal: malformed percent-encoding, or a parameter given twice.
     """
     values: dict[str, str] = {}
-    for part in _target(request)[1].split("&"):
+    for part in target_of(request)[1].split("&"):
         name, _, value = (_decoded("query", piece.replace("+", " ")) for piece in part.partition("="))
         if name in values:
             raise RunnerRefusal.invalid([Issue(path=[name], message="is given more than once")])
@@ -133,16 +146,6 @@ async def _body(request: web.BaseRequest, most_bytes: int) -> bytes:
     except web.RequestPayloadError as error:
         raise _invalid("the body is broken off, or not of the length that its header says") from error
     return bytes(data)
-
-
-def _target(request: web.BaseRequest) -> tuple[str, str]:
-    """Path and query as they were sent; a proxy may send the whole URL."""
-    target = request.raw_path
-    if not target.startswith("/"):
-        parts = urlsplit(target)
-        return (parts.path or "/", parts.query) if parts.scheme in ("http", "https") else (target, "")
-    path, _, query = target.partition("#")[0].partition("?")
-    return path, query
 
 
 def _decoded(part: str, text: str) -> str:

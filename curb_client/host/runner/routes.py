@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -16,7 +17,7 @@ from curb_client.host.runner.events import first_cursor, stream_events
 from curb_client.host.runner.journal import Journal
 from curb_client.host.runner.options import RunnerOptions
 from curb_client.host.runner.refusals import RunnerRefusal
-from curb_client.host.runner.requests import check_realtime_url, parse_body, path_of, query_of, read_json
+from curb_client.host.runner.requests import check_realtime_url, parse_body, path_of, query_of, read_json, target_of
 from curb_client.protocol.contract import PROTOCOL_VERSION, PROTOCOL_VERSIONS, ErrorCode
 from curb_client.protocol.envelope import MalformedTextError, Refusal
 from curb_client.protocol.host_requests import HostMessage, StartCallRequest, read_from, read_grace_ms
@@ -72,7 +73,7 @@ class Routes:
         """Answer a request; every failure is an answer too."""
         name = "other"
         try:
-            if request.method == "GET" and request.raw_path.partition("?")[0] == "/health":
+            if request.method == "GET" and target_of(request)[0] == "/health":
                 name = "GET /health"
                 response: web.StreamResponse = self._health()
             else:
@@ -102,9 +103,10 @@ class Routes:
         if len(path) < 2 or path[0] != "v1":
             raise RunnerRefusal(ErrorCode.UNKNOWN_VERSION, "the path is not under /v1/")
         session_id = path[2] if len(path) > 2 and path[1] == "sessions" else ""
+        segments = [quote(segment, safe="") for segment in path]  # an escaped slash divides nothing
         if session_id:
-            path[2] = "{id}"
-        name = f"{request.method} /{'/'.join(path)}"
+            segments[2] = "{id}"
+        name = f"{request.method} /{'/'.join(segments)}"
         route = self._table.get(name)
         if route is None:
             raise RunnerRefusal(ErrorCode.NOT_FOUND, "no such route, or not with this method")

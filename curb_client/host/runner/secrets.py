@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
+from urllib.parse import urlsplit
 
-__all__ = ["Secrets"]
+from curb_client.protocol.types import EffectiveSettings
+
+__all__ = ["Secrets", "without_user_information"]
 
 _SHORTEST: Final = 6  # a shorter one is no secret, and part of any word
 
@@ -24,8 +28,22 @@ class Secrets:
         self._tokens.remove(token)
 
     def hide(self, text: str) -> str:
-        """The text with every token in it replaced."""
+        """The text with every token in it replaced, also where it is JSON."""
         for token in self._tokens:
-            if len(token) >= _SHORTEST and token in text:
-                text = text.replace(token, "[hidden]")
+            if len(token) >= _SHORTEST:
+                for written in (token, json.dumps(token)[1:-1], json.dumps(token, ensure_ascii=False)[1:-1]):
+                    text = text.replace(written, "[hidden]")
         return text
+
+
+def without_user_information(settings: EffectiveSettings) -> EffectiveSettings:
+    """The settings as a host is told them: an agent's own endpoint may have a name and a password in it."""
+    base_url = settings.llm.base_url
+    try:
+        netloc = urlsplit(base_url or "").netloc
+    except ValueError:
+        return settings
+    if base_url is None or "@" not in netloc:
+        return settings
+    shown = base_url.replace(netloc, netloc.rpartition("@")[2], 1)
+    return settings.model_copy(update={"llm": settings.llm.model_copy(update={"base_url": shown})})

@@ -136,34 +136,23 @@ class Runner:
         Raises:
             RunnerStartError: the address is taken, or warming up failed or took too long.
         """
-        options = self.options
-        listener = Listener(options.address)
+        listener = Listener(self.options.address)
         try:
-            if options.metrics_address is not None:
-                from curb_client.host.runner.metrics import metrics_handler
-
-                self._metrics = Listener(options.metrics_address)
-                await self._metrics.open(metrics_handler(self))
+            await self._open_metrics()
             warm_up_ms = await self._warm_up()
+            await self._listen(listener)
         except BaseException:
+            self._calls = self._listener = None
             await listener.close()
             if self._metrics is not None:
                 await self._metrics.close()
             raise
-        if options.journal:
-            self._journal = Journal(options.retained_records)
-            self._lifecycle = Producer(self._journal, RUNNER_PRODUCER)
-        self._calls = Calls(self._agent, options, self._journal, self.counters, self.secrets)
-        self._listener = listener
-        routes = Routes(options, self._calls, self._journal, self.counters, self.drain)
-        await listener.open(routes.handle)
+        max_sessions = self.options.max_sessions
         self._tell(
-            LifecycleReady(
-                event="ready", address=listener.address, max_sessions=options.max_sessions, warmup_ms=warm_up_ms
-            )
+            LifecycleReady(event="ready", address=listener.address, max_sessions=max_sessions, warmup_ms=warm_up_ms)
         )
         self._is_started = True
-        if options.mode == "direct-join":
+        if self.options.mode == "direct-join":
             self._join_directly()
 
     def take_call(self, request: StartCallRequest) -> HostedCall:
@@ -206,6 +195,22 @@ class Runner:
         for call in self._calls.active:
             call.stop(SHUTDOWN_REASON)
         await self.until_ended()
+
+    async def _open_metrics(self) -> None:
+        if self.options.metrics_address is not None:
+            from curb_client.host.runner.metrics import metrics_handler
+
+            self._metrics = Listener(self.options.metrics_address)
+            await self._metrics.open(metrics_handler(self))
+
+    async def _listen(self, listener: Listener) -> None:
+        options = self.options
+        if options.journal:
+            self._journal = Journal(options.retained_records)
+            self._lifecycle = Producer(self._journal, RUNNER_PRODUCER)
+        self._calls = Calls(self._agent, options, self._journal, self.counters, self.secrets)
+        self._listener = listener
+        await listener.open(Routes(options, self._calls, self._journal, self.counters, self.drain).handle)
 
     async def _warm_up(self) -> float:
         started = time.monotonic()

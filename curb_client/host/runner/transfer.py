@@ -11,6 +11,7 @@ from livekit import rtc
 from pydantic import ValidationError
 
 from curb_client.errors import HostTimeoutError, HostUnavailableError, UsageError
+from curb_client.host.runner.absence import Absence
 from curb_client.host.runner.agent_call import RunnerAgentCall
 from curb_client.protocol.contract import (
     ASK_HOST_SECONDS,
@@ -53,6 +54,7 @@ class Transfers:
         self._target: str | None = None
         self._is_there = False
         self._giving_up: asyncio.TimerHandle | None = None
+        self._absence = Absence(call.room, self._take_back)
 
     async def transfer(self, target: str, summary: str | None, timeout: float = TRANSFER_SECONDS) -> TransferOutcome:
         """Ask the host to dial; see :meth:`CallContext.transfer`."""
@@ -96,13 +98,15 @@ class Transfers:
         if self._call.on_hold and not self._is_there and self._target in (None, participant.identity):
             self._came(participant.identity)
 
-    def left(self, identity: str) -> None:
-        """Somebody left the room."""
-        if self.is_target(identity):
-            self._take_back()
+    def left(self, participant: rtc.RemoteParticipant) -> None:
+        """Somebody left the room. For a target that lost its connection, and may come back, the agent stays on hold."""
+        if self.is_target(participant.identity):
+            self._is_there = False
+            self._absence.begins(participant)
 
     def close(self) -> None:
-        """The call is over."""
+        """Wait for nobody any more: the call is over, or somebody came."""
+        self._absence.ends()
         if self._giving_up is not None:
             self._giving_up.cancel()
 

@@ -104,6 +104,9 @@ async def test_versions_paths_and_methods(running: RunnerFactory) -> None:
             ("GET", "/v1/sessions/x/messages"),
             ("POST", "/v1/sessions/x/y"),
             ("DELETE", "/v1/runner/drain"),
+            ("DELETE", "/v1/sessions%2F%7Bid%7D"),
+            ("GET", "/v1/sessions%2F%7Bid%7D"),
+            ("GET", "/v1/runner%2Fevents"),
         ):
             await expect_error(here.host, 404, "not_found", method, path)
         for path in ("/v1/sessions/nobody", "/v1/sessions/a%2Fb", "/v1/sessions/%E2%82%AC", "/v1/sessions/%00"):
@@ -116,6 +119,8 @@ async def test_versions_paths_and_methods(running: RunnerFactory) -> None:
             f"GET http://x/v1/runner HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: bearer {TOKEN}\r\n\r\n"
         )
         assert answered(await raw(here.host, whole.encode()))[0] == 200, "as a proxy sends it"
+        health = "GET http://x/health?a=b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        assert answered(await raw(here.host, health.encode()))[0] == 200, "for which nobody needs a token"
 
 
 BAD_BODIES = [b"", b"{", b"nonsense", b"\xff\xfe", b'{"a": NaN}', b"[" * 100_000, b"null", b"[]", b'"text"', b"1"]
@@ -193,6 +198,20 @@ async def test_bodies_that_do_not_fit(running: RunnerFactory) -> None:
         for query in ("graceMs=-1", "graceMs=60001", "graceMs=1.5", "graceMs=", "graceMs=1&graceMs=1", "reason=%ff"):
             await expect_error(host, 400, "invalid_request", "DELETE", f"{path.removesuffix('/messages')}?{query}")
         assert (await host.ask("GET", "/v1/runner"))[1]["activeSessions"] == 1, "no such stop ended the call"
+
+
+async def test_a_large_request_does_not_get_a_larger_answer(running: RunnerFactory) -> None:
+    async with running(agent) as here:
+        path = f"/v1/sessions/{await here.host.connected()}"
+        unknown = {f"setting-{number}": 1 for number in range(40_000)}
+        body = await expect_error(here.host, 422, "invalid_settings", "PATCH", path, unknown)
+        assert len(body["issues"]) == 32
+        assert body["detail"].endswith("; and 39995 more")
+        wrong = {"clientContext": {f"key-{number}": 1 for number in range(40_000)}}
+        body = await expect_error(here.host, 400, "invalid_request", "POST", "/v1/sessions", {**START, **wrong})
+        assert len(body["issues"]) == 32
+        body = await expect_error(here.host, 422, "invalid_settings", "PATCH", path, {"k" * 40_000: 1})
+        assert len(body["detail"]) == 2000
 
 
 AUTHORIZED = f"Host: x\r\nAuthorization: Bearer {TOKEN}\r\n".encode()

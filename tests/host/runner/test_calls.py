@@ -13,6 +13,7 @@ from livekit import rtc
 from curb_client import AgentCall
 from curb_client.errors import UsageError
 from curb_client.host import CallContext, HostedAgent
+from curb_client.host.runner import absence as absence_module
 from curb_client.host.runner import call as call_module
 from curb_client.protocol.experiments import assign_experiments
 from tests.host.agent import EXPERIMENTS, SETTINGS, agent
@@ -247,8 +248,8 @@ async def test_many_calls_leave_nothing_behind(running: RunnerFactory) -> None:
 async def test_a_caller_whose_connection_is_lost_may_come_back(
     running: RunnerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_module, "_MEANT_TO_LEAVE", ())
-    monkeypatch.setattr(call_module, "RETURN_SECONDS", 2.0)
+    monkeypatch.setattr(absence_module, "MEANT_TO_LEAVE", ())
+    monkeypatch.setattr(absence_module, "RETURN_SECONDS", 2.0)
     async with running(agent) as here, here.host.stream() as stream:
         host = here.host
         session_id = await host.connected()
@@ -258,6 +259,38 @@ async def test_a_caller_whose_connection_is_lost_may_come_back(
         await stream.until_ended(session_id)
         assert stream.event(session_id, "curb.ended") == {"reason": "caller_left"}
         assert len(stream.events(session_id, "curb.message")) == 2
+
+
+async def test_a_reason_that_cannot_be_written_frees_the_slot(running: RunnerFactory) -> None:
+    def function(call: AgentCall, context: CallContext) -> None:
+        call.on_message("bye", lambda payload, meta: context.end(payload["reason"]))
+
+    async with running(function, max_sessions=1) as here, here.host.stream() as stream:
+        host = here.host
+        session_id = await host.connected()
+        async with host.caller(session_id) as caller:
+            payload = '{"key":"bye","id":"1","payload":{"reason":"bye \\ud83d"}}'
+            me = caller.room.local_participant
+            await me.perform_rpc(destination_identity="agent", method="curb.message", payload=payload)
+            await stream.until_ended(session_id)
+        assert stream.event(session_id, "curb.ended") == {"reason": "bye ?"}
+        await host.until_state(session_id, "ended")
+        assert (await host.ask("GET", "/v1/runner"))[1]["activeSessions"] == 0
+
+
+async def test_last_records_that_cannot_be_written_free_the_slot(
+    running: RunnerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(agent, max_sessions=1) as here, here.host.stream() as stream:
+        host = here.host
+        session_id = await host.connected()
+        call = here.runner.calls.going_on(session_id)
+        monkeypatch.setattr(type(call._call), "undelivered_to_client", {"\ud800": 1})
+        await host.ask("DELETE", f"/v1/sessions/{session_id}")
+        await stream.until_ended(session_id)
+        assert stream.event(session_id, "curb.ended") == {"reason": "agent_error"}
+        assert here.runner.counters.calls_ended == {"agent_error": 1}
+        await host.connected()
 
 
 async def test_capacity_generation_and_names(running: RunnerFactory) -> None:

@@ -70,11 +70,15 @@ def test_a_payload_that_the_record_cannot_hold_is_its_text() -> None:
         messages.record(step("request", str(payload), payload=payload))
         messages.record(step("reply", str(payload)))
     assert [message["payload"] for message in told] == [
-        '{"n": 1152921504606846976}',
-        '{"n": Infinity}',
-        '{"text": "\\ud800"}',
+        '{"n":1152921504606846976}',
+        '{"n":Infinity}',
+        '{"text":"\\ud800"}',
     ]
-    assert all(CallMessage.from_wire(message).truncated for message in told[:2])
+    assert not any(CallMessage.from_wire(message).truncated for message in told), "all of it is there"
+    messages.record(step("request", "long", payload={"n": 2**60, "text": "x" * 5000}))
+    messages.record(step("reply", "long"))
+    assert len(told[3]["payload"]) == 4096
+    assert CallMessage.from_wire(told[3]).truncated
 
 
 def test_other_steps_are_no_messages() -> None:
@@ -98,3 +102,6 @@ def test_a_log_line_is_json_and_hides_tokens() -> None:
     secrets.add("another-token")
     secrets.remove("secret-token")
     assert secrets.hide("secret-token another-token") == "secret-token [hidden]"
+    secrets.add('quoted"and\\more')
+    hidden = formatter.format(logging.makeLogRecord({"msg": 'it is quoted"and\\more'}))
+    assert json.loads(hidden)["message"] == "it is [hidden]"

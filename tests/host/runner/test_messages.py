@@ -124,6 +124,8 @@ async def test_messages_to_a_starting_call_are_held_in_order(
         await until(lambda: [record["class"] for record in stream.of("starting")].count("host") == 1)
         assert (await send(host, "starting", "r-1", "reply", {"word": "yes"}, inReplyTo="a-1"))[0] == 202
         await until(lambda: heard == ["yes"])
+        again = await send(host, "starting", "r-1", "reply", {"word": "yes"}, inReplyTo="a-1")
+        assert again == (202, {"id": "r-1", "delivered": False})
         may_begin.set()
         await host.until_state("starting", "connected")
         assert (await send(host, "starting", "m-32", "note")) == (202, {"id": "m-32", "delivered": True})
@@ -208,6 +210,23 @@ async def test_what_is_on_record_of_payloads(running: RunnerFactory) -> None:
         assert len(cut.encode()) == 4095, "a character is not cut in two"
         assert stream.event(session_id, "curb.messages")["undeliveredToClient"] == {"told": 2}
         assert not [e for e in stream.events(session_id, "curb.message") if e["direction"] == "toClient"]
+
+
+async def test_an_endpoint_is_told_without_its_credentials(running: RunnerFactory) -> None:
+    def function(call: AgentCall, context: CallContext) -> None:
+        call.on_message("endpoint", lambda payload, meta: call.settings.llm.base_url)
+
+    llm = {"provider": "openai-compatible", "model": "large", "baseURL": "https://me:secret@llm.internal:8443/v1"}
+    settings = {"tts": {"provider": "x"}, "stt": {"provider": "y"}, "llm": llm}
+    hosted = HostedAgent(function, settings=settings, adjustable={"host": ["stt.language"]})
+    async with running(hosted) as here, here.host.stream() as stream:
+        session_id = await here.host.connected()
+        status, body = await here.host.ask("PATCH", f"/v1/sessions/{session_id}", {"stt": {"language": "de"}})
+        assert (status, body["settings"]["llm"]["baseURL"]) == (200, "https://llm.internal:8443/v1")
+        await until(lambda: stream.events(session_id, "curb.settings"))
+        assert stream.event(session_id, "curb.settings")["settings"] == body["settings"]
+        async with here.host.caller(session_id) as caller:
+            assert await caller.agent.ask("endpoint") == llm["baseURL"], "for the agent, which needs them"
 
 
 async def test_two_calls_do_not_see_each_others_messages(running: RunnerFactory) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from curb_client.host import HostedAgent, Runner, RunnerOptions
 from curb_client.host.runner.agent_loading import load_agent
 from tests.host.agent import agent
 from tests.host.runner.conftest import TOKEN, RunnerFactory, check_type, until
+
+DIRECT_JOIN = {"CURB_MODE": "direct-join", "CURB_REALTIME_URL": "ws://x", "CURB_REALTIME_TOKEN": "t"}
 
 
 async def test_a_draining_runner_finishes_its_calls_and_takes_no_more(running: RunnerFactory) -> None:
@@ -132,6 +135,22 @@ async def test_a_runner_that_cannot_start() -> None:
     assert len(lines) == 3
 
 
+async def test_an_address_that_is_taken_while_it_warms_up() -> None:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        hosted = HostedAgent(agent.function, warm_up=other.listen)
+        options = RunnerOptions(token=TOKEN, address=f"127.0.0.1:{port}", metrics_address="127.0.0.1:0")
+        runner = Runner(hosted, options, print_line=lambda line: pytest.fail(line))
+        with pytest.raises(RunnerStartError, match=f"cannot listen on 127.0.0.1:{port}: .*in use"):
+            await runner.start()
+        await runner.stop()
+        assert runner._metrics is not None
+        with pytest.raises(OSError, match="Connect"):
+            await asyncio.open_connection(*runner._metrics.address.split(":"))
+
+
 async def test_a_host_that_no_longer_reads_stdout_does_not_stop_the_runner(caplog: pytest.LogCaptureFixture) -> None:
     def broken(line: str) -> None:
         raise BrokenPipeError("nobody reads")
@@ -165,15 +184,16 @@ def test_options_from_the_environment() -> None:
         ({"CURB_MANAGEMENT_TOKEN": ""}, "CURB_MANAGEMENT_TOKEN"),
         ({"CURB_MANAGEMENT_TOKEN": "with space"}, "CURB_MANAGEMENT_TOKEN"),
         ({"CURB_MAX_SESSIONS": "many"}, "CURB_MAX_SESSIONS is 'many'"),
-        ({"CURB_MAX_SESSIONS": "0"}, "max_sessions is 0"),
+        ({"CURB_MAX_SESSIONS": "0"}, r"max_sessions \(CURB_MAX_SESSIONS\) is 0"),
         ({"CURB_MANAGEMENT_ADDRESS": "7071"}, "'7071' is no address"),
         ({"CURB_MANAGEMENT_ADDRESS": "::1:7071"}, "is no address"),
         ({"CURB_MANAGEMENT_ADDRESS": "x:70710"}, "is no address"),
-        ({"CURB_MODE": "test"}, "the mode is 'test'"),
+        ({"CURB_MODE": "test"}, r"the mode \(CURB_MODE\) is 'test'"),
         ({"CURB_MODE": "direct-join", "CURB_SESSION_ID": "x"}, "set CURB_REALTIME_URL and CURB_REALTIME_TOKEN"),
+        ({**DIRECT_JOIN, "CURB_SESSION_ID": "runner"}, r"session_id \(CURB_SESSION_ID\) is 'runner'"),
         ({"CURB_JOURNAL": "yes"}, "CURB_JOURNAL is 'yes'"),
         ({"CURB_DRAIN_SECONDS": "soon"}, "CURB_DRAIN_SECONDS is 'soon'"),
-        ({"CURB_DRAIN_SECONDS": "nan"}, "drain_seconds is nan"),
+        ({"CURB_DRAIN_SECONDS": "nan"}, r"drain_seconds \(CURB_DRAIN_SECONDS\) is nan"),
     ],
 )
 def test_an_environment_that_does_not_fit(change: dict[str, str], words: str) -> None:

@@ -163,6 +163,27 @@ def test_a_drained_runner_exits_with_0_and_shows_no_secret(curb_livekit: LiveKit
             assert secret not in written
 
 
+def test_a_second_signal_ends_it_at_once_where_the_agent_blocks_the_loop(curb_livekit: LiveKitServerHandle) -> None:
+    with program("tests.host.agent:blocking") as runner:
+        address = runner.event("ready")["address"]
+        ask(address, "POST", "/v1/sessions", start_body(curb_livekit, "blocked"))
+        runner.line("blocking")
+        for number in (signal.SIGTERM, signal.SIGINT):
+            runner.process.send_signal(number)
+            time.sleep(0.2)  # two that wait at once are told in the order of their numbers
+        assert runner.ended() == 128 + signal.SIGINT
+
+
+def test_an_agent_that_does_not_end_does_not_keep_a_drained_runner(curb_livekit: LiveKitServerHandle) -> None:
+    with program("tests.host.agent:stubborn", "--drain-timeout", "0.1") as runner:
+        address = runner.event("ready")["address"]
+        ask(address, "POST", "/v1/sessions", start_body(curb_livekit, "stubborn"))
+        until_state(address, "stubborn", "connected")
+        runner.process.send_signal(signal.SIGTERM)
+        runner.event("ended")
+        assert runner.ended() == 0
+
+
 def test_a_runner_that_cannot_warm_up_is_never_ready() -> None:
     with program("tests.host.agent:cold") as runner:
         assert runner.ended() == 1

@@ -6,10 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from livekit import rtc
 
 import curb_client
 from curb_client import AgentCall
 from curb_client.host import CallContext
+from curb_client.host.runner import absence as absence_module
 from curb_client.host.runner import transfer as transfers
 from tests.host.runner.conftest import Host, RunnerFactory, Stream, until
 
@@ -77,6 +79,46 @@ async def test_the_agent_is_on_hold_while_the_target_is_there(running: RunnerFac
                 await handed_over(host, stream, session_id, caller, answer)
         await stream.until_ended(session_id)
         assert stream.event(session_id, "curb.ended") == {"reason": "caller_left"}
+
+
+async def test_the_agents_own_connection_made_anew_does_not_take_the_call_back(running: RunnerFactory) -> None:
+    async with running(function) as here, here.host.stream() as stream:
+        host = here.host
+        session_id = await host.connected()
+        async with host.caller(session_id) as caller, host.caller(session_id, "clerk"):
+            await handed_over(host, stream, session_id, caller, {"outcome": "connected", "identity": "clerk"})
+            room = here.runner.calls.going_on(session_id)._room
+            seen: list[str] = []
+            room.on("participant_disconnected", lambda participant: seen.append(f"{participant.identity} left"))
+            room.on("participant_connected", lambda participant: seen.append(f"{participant.identity} came"))
+            await room.simulate_scenario(rtc.SimulateScenarioKind.SIMULATE_FULL_RECONNECT)
+            await until(lambda: "clerk came" in seen, within=30, what="the clerk in sight again")
+            assert "clerk left" in seen
+            assert holds == [True]
+            assert await caller.agent.ask("on-hold", timeout=30) is True
+
+
+async def test_a_target_whose_connection_is_lost_may_come_back(
+    running: RunnerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(absence_module, "MEANT_TO_LEAVE", ())
+    monkeypatch.setattr(absence_module, "RETURN_SECONDS", 600.0)
+    async with running(function) as here, here.host.stream() as stream:
+        host = here.host
+        session_id = await host.connected()
+        async with host.caller(session_id) as caller:
+            transfers_of_call = here.runner.calls.going_on(session_id)._transfers
+            async with host.caller(session_id, "clerk"):
+                await handed_over(host, stream, session_id, caller, {"outcome": "connected", "identity": "clerk"})
+            await until(lambda: not transfers_of_call._is_there)
+            assert holds == [True]
+            async with host.caller(session_id, "clerk"):
+                await until(lambda: transfers_of_call._is_there)
+                assert transfers_of_call._absence._timer is None
+                assert holds == [True]
+                monkeypatch.setattr(absence_module, "RETURN_SECONDS", 0.1)
+            await until(lambda: holds == [True, False])
+            assert await caller.agent.ask("on-hold") is False
 
 
 async def test_the_call_ends_when_the_caller_leaves_the_target_behind(running: RunnerFactory) -> None:
