@@ -12,6 +12,7 @@ from rich.text import Text
 from curb_client import CurbError, UsageError
 from curb_client.cli.interrupted import take_signals
 from curb_client.model import RecordedRequest, ledger, read_recording, render_ledger
+from curb_client.protocol.json_text import without_lone_surrogates
 
 __all__ = ["model"]
 
@@ -44,8 +45,10 @@ def serve(script: Path, record: Path | None, port: int) -> None:
             endpoint.check()
     except UsageError as error:
         raise click.UsageError(str(error)) from error
-    except CurbError as error:
-        raise click.ClickException(str(error)) from error
+    except CurbError as error:  # it may show a request
+        from curb_client.model.view.terminal import printable
+
+        raise click.ClickException(printable(str(error))) from error
 
 
 @model.command()
@@ -64,14 +67,18 @@ def show(recording: Path, only_changes: bool, as_ledger: bool, html: Path | None
     if html is not None:
         from curb_client.model.view.html import html_page
 
-        html.write_text(html_page(recorded, recording.name), encoding="utf-8")
+        page = without_lone_surrogates(html_page(recorded, recording.name))
+        try:
+            html.write_text(page, encoding="utf-8")
+        except OSError as error:
+            raise click.UsageError(f"the page cannot be written to {html}: {error}") from error
         click.echo(f"{len(recorded)} requests in {html}", err=True)
         return
-    if as_ledger:
-        click.echo(render_ledger(ledger(requests)))
-        return
-    from curb_client.model.view.terminal import shown
+    from curb_client.model.view.terminal import printable, shown
 
+    if as_ledger:
+        click.echo(printable(render_ledger(ledger(requests))))
+        return
     console = Console(highlight=False, soft_wrap=True)
     for line in shown(requests, only_changes=only_changes):
         console.print(Text(line.text, _STYLES.get(line.kind, "")))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from curb_client.model.context import ContextLine, CurrentContext
 from curb_client.model.contract import CONTEXT_TAG, DATE_PREFIX
 from curb_client.model.prefix import PrefixStep, prefix_steps
 from curb_client.model.request import ModelRequest
@@ -21,7 +22,6 @@ __all__ = [
 ]
 
 WRITE_SNAPSHOTS: Final = "CURB_WRITE_SNAPSHOTS"
-_DATE: Final = re.compile(rf"^{DATE_PREFIX}.*$", re.MULTILINE)
 
 
 def assert_tool_offered(request: ModelRequest, name: str) -> None:
@@ -89,15 +89,25 @@ def assert_snapshot(request: ModelRequest, path: str | Path) -> None:
         AssertionError: it is not, or there is no such file.
     """
     __tracebackhide__ = True
-    path, text = Path(path), _DATE.sub(f"{DATE_PREFIX}…", request.render()) + "\n"
+    path, text = Path(path), _without_date(request).render() + "\n"
     if os.environ.get(WRITE_SNAPSHOTS):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(text.encode("utf-8", "surrogatepass"))  # as text, line breaks would become others
         return
     if not path.exists():
         raise AssertionError(f"no snapshot {path}; set {WRITE_SNAPSHOTS}=1 to write it")
-    expected = path.read_text(encoding="utf-8")
+    expected = path.read_bytes().decode("utf-8", "surrogatepass")
     assert text == expected, f"the request is not as in {path}; set {WRITE_SNAPSHOTS}=1 to take it as it is"
+
+
+def _without_date(request: ModelRequest) -> ModelRequest:
+    context = request.context
+    if context is None:
+        return request
+    masked = ContextLine("", f"{DATE_PREFIX}…")
+    is_date = [not line.label and line.value == context.date_line for line in context.lines]
+    lines = [masked if date else line for date, line in zip(is_date, context.lines, strict=True)]
+    return replace(request, context=CurrentContext(context.skill, tuple(lines)))
 
 
 def _tools(request: ModelRequest) -> str:

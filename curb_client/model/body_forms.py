@@ -3,19 +3,17 @@ may be missing or of another type."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from curb_client.model.context import Problem
-from curb_client.model.message import Message, Part, ToolCall, parts_of_user_text
+from curb_client.model.message import TEXT_PARTS, Message, Part, ToolCall, parts_of_user_text
+from curb_client.model.written import written
 
 __all__ = ["read"]
 
 Tool = tuple[str, str, Mapping[str, Any]]
 """Name, description, schema of the arguments."""
-
-_TEXT_PARTS = ("text", "input_text", "output_text")
 
 
 def read(body: Any, problems: list[Problem]) -> tuple[list[Message], list[Tool]]:
@@ -36,7 +34,7 @@ def _chat(body: Mapping[str, Any], problems: list[Problem]) -> Iterator[Message]
             _chat_call(call, f"{where}.{at}", problems) for at, call in _objects(item, "tool_calls", problems, where)
         )
         call_id = _text_of(item, "tool_call_id", where, problems) if role == "tool" else ""
-        yield Message(role, _texts(item.get("content"), role, where, problems), calls, call_id)
+        yield Message(role, _texts(item.get("content"), role, where, problems), calls, call_id, item)
 
 
 def _chat_call(item: Mapping[str, Any], where: str, problems: list[Problem]) -> ToolCall:
@@ -58,15 +56,15 @@ def _responses(body: Mapping[str, Any], problems: list[Problem]) -> Iterator[Mes
         kind = item.get("type", "message")
         if kind == "function_call":
             call = ToolCall(*(_text_of(item, key, where, problems) for key in ("call_id", "name", "arguments")))
-            yield Message("assistant", calls=(call,))
+            yield Message("assistant", calls=(call,), raw=item)
         elif kind == "function_call_output":
             texts = _texts(item.get("output"), "tool", where, problems)
-            yield Message("tool", texts, call_id=_text_of(item, "call_id", where, problems))
+            yield Message("tool", texts, call_id=_text_of(item, "call_id", where, problems), raw=item)
         elif kind == "message":
             role = _text_of(item, "role", where, problems)
-            yield Message(role, _texts(item.get("content"), role, where, problems))
+            yield Message(role, _texts(item.get("content"), role, where, problems), raw=item)
         else:
-            yield Message(str(kind), ((json.dumps(dict(item), ensure_ascii=False),),))
+            yield Message(kind if isinstance(kind, str) else written(kind), ((written(dict(item)),),), raw=item)
 
 
 def _texts(content: Any, role: str, where: str, problems: list[Problem]) -> tuple[tuple[Part, ...], ...]:
@@ -79,11 +77,15 @@ def _texts(content: Any, role: str, where: str, problems: list[Problem]) -> tupl
         return ()
     texts: list[tuple[Part, ...]] = []
     for number, part in enumerate(content):
-        text = part.get("text") if isinstance(part, Mapping) and part.get("type") in _TEXT_PARTS else None
-        if isinstance(text, str):
-            texts.append(_parts(text, role))
-        elif not isinstance(part, Mapping):
-            problems.append(Problem(1, f"is {_kind(part)}; it must be an object", f"{where}.content[{number}]"))
+        place = f"{where}.content[{number}]"
+        if not isinstance(part, Mapping):
+            problems.append(Problem(1, f"is {_kind(part)}; it must be an object", place))
+        elif part.get("type") not in TEXT_PARTS:
+            problems.append(Problem(1, f"is a part of type {written(part.get('type'))}; only text is read", place))
+        elif isinstance(part.get("text"), str):
+            texts.append(_parts(part["text"], role))
+        else:
+            problems.append(Problem(1, f"text is {_kind(part.get('text'))}; it must be text", place))
     return tuple(texts)
 
 

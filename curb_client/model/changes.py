@@ -39,6 +39,7 @@ class RequestDiff:
         instructions, contents: texts of the context. tools: names of those offered, and the lines that list them.
         others: lines of the context with another label or none.
         system_changed: whether the system text is another one.
+        redefined: names of tools offered in both, with another description or schema.
     """
 
     skills: Change
@@ -48,9 +49,10 @@ class RequestDiff:
     tools: Change
     others: Change
     system_changed: bool
+    redefined: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return self.system_changed or any(change for _, change in self._labelled())
+        return self.system_changed or bool(self.redefined) or any(change for _, change in self._labelled())
 
     def render(self) -> str:
         """A line for each change, ``+`` for what joined and ``-`` for what left."""
@@ -59,6 +61,7 @@ class RequestDiff:
             prefix = f"{label}: " if label else ""
             lines += [_marked("-", prefix + text) for text in change.left]
             lines += [_marked("+", prefix + text) for text in change.joined]
+        lines += [f"~ the tool {name} has another description or schema" for name in self.redefined]
         return "\n".join(lines)
 
     def _labelled(self) -> list[tuple[str, Change]]:
@@ -87,6 +90,7 @@ def diff(before: ModelRequest, after: ModelRequest) -> RequestDiff:
         Change.between(_tools(before), _tools(after)),
         changes[""],
         before.system != after.system,
+        tuple(tool.name for tool in after.tools if (was := before.tool(tool.name)) is not None and was != tool),
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +14,10 @@ from typing_extensions import Self
 from curb_client.model.context import CLOSING, OPENING, ContextLine, CurrentContext
 from curb_client.model.contract import CONTEXT_CHANGED, CONTEXT_TAG, EVENT_TAG
 
-__all__ = ["ContextEvent", "Message", "Part", "ToolCall", "ToolResult", "parts_of_user_text"]
+__all__ = ["TEXT_PARTS", "ContextEvent", "Message", "Part", "ToolCall", "ToolResult", "parts_of_user_text"]
+
+TEXT_PARTS: Final = ("text", "input_text", "output_text")
+"""Types of a content's parts that are text."""
 
 _EVENT_BEGINS: Final = re.compile(rf"^<{EVENT_TAG}>", re.MULTILINE)
 _EVENT_ENDS: Final = re.compile(rf"</{EVENT_TAG}>$", re.MULTILINE)
@@ -67,12 +71,14 @@ class Message:
         texts: its texts (a message may have several), each in parts.
         calls: the tools that it calls.
         call_id: of a tool's result, the call that it answers; else empty.
+        raw: the JSON object that it was read from, a context that ended it left out; None where it was none.
     """
 
     role: str
     texts: tuple[tuple[Part, ...], ...] = ()
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
+    raw: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of_text(cls, role: str, text: str, **others: Any) -> Self:
@@ -99,9 +105,11 @@ class Message:
         """What is left without the context that ends it: None where the message is nothing else."""
         if self.context is None:
             return self
-        kept = (*self.texts[:-1], self.texts[-1][:-1])
-        texts = tuple(text for text in kept if text)
-        return Message(self.role, texts, self.calls, self.call_id) if texts or self.calls else None
+        left = self.texts[-1][:-1]
+        texts = tuple(text for text in (*self.texts[:-1], left) if text)
+        if not texts and not self.calls:
+            return None
+        return Message(self.role, texts, self.calls, self.call_id, _with_last_text(self.raw, render_parts(left)))
 
     def render(self) -> str:
         """Its texts, as in the request."""
@@ -131,6 +139,15 @@ class ToolResult:
         lines = self.value.get(CONTEXT_CHANGED) if isinstance(self.value, dict) else None
         texts = [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
         return [line for text in texts for line in CurrentContext.lines_of(text)]
+
+
+def _with_last_text(raw: Mapping[str, Any] | None, text: str) -> Mapping[str, Any] | None:
+    """The message's JSON with another text for its last one; a part without text is left out."""
+    if raw is None or not isinstance(content := raw.get("content"), list):
+        return raw if raw is None else {**raw, "content": text}
+    last = max(n for n, part in enumerate(content) if isinstance(part, Mapping) and part.get("type") in TEXT_PARTS)
+    kept = [{**content[last], "text": text}] if text else []
+    return {**raw, "content": [*content[:last], *kept, *content[last + 1 :]]}
 
 
 def render_parts(parts: tuple[Part, ...]) -> str:

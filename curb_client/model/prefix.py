@@ -5,11 +5,14 @@ The context is written anew for every request and comes last, so that all before
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from curb_client.model.message import Message
 from curb_client.model.request import ModelRequest
+from curb_client.model.written import written
 
 __all__ = ["PrefixStep", "estimate_tokens", "prefix_steps"]
 
@@ -64,12 +67,38 @@ def _difference(before: ModelRequest, after: ModelRequest) -> str | None:
     for number, message in enumerate(before.transcript):
         if number >= len(after.transcript):
             return f"message {number + 1} ({message.role}), which is gone"
-        old, new = _message(message), _message(after.transcript[number])
+        other = after.transcript[number]
+        old, new = _message(message), _message(other)
         if number == last:  # a context that ended this message took the line break before it along
             old, new = old.rstrip("\n"), new.rstrip("\n")
+        where = f"message {number + 1} ({message.role})"
         if old != new:
-            return f"message {number + 1} ({message.role}), at character {_first_difference(old, new)}"
+            return f"{where}, at character {_first_difference(old, new)}"
+        if keys := _other_keys(message, other, is_last=number == last):
+            return f"{where}, in {', '.join(keys)}"
     return None
+
+
+def _other_keys(before: Message, after: Message, *, is_last: bool) -> list[str]:
+    """Keys of the messages' JSON whose values differ; null is as good as nothing."""
+    old, new = before.raw, after.raw
+    if old is None or new is None:
+        return []
+    if is_last:
+        old, new = _at_its_end(old), _at_its_end(new)
+    return [str(key) for key in dict.fromkeys([*old, *new]) if written(old.get(key)) != written(new.get(key))]
+
+
+def _at_its_end(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without line breaks behind the last text."""
+    content = raw.get("content")
+    if isinstance(content, str):
+        return {**raw, "content": content.rstrip("\n")}
+    if isinstance(content, list) and content and isinstance(content[-1], Mapping):
+        text = content[-1].get("text")
+        if isinstance(text, str):
+            return {**raw, "content": [*content[:-1], {**content[-1], "text": text.rstrip("\n")}]}
+    return raw
 
 
 def _first_difference(old: str, new: str) -> int:

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from curb_client.errors import UsageError
 from curb_client.model.request import ModelRequest
 
 __all__ = ["RecordedRequest", "read_recording"]
+
+_MAX_AT: Final = 253_402_300_800_000  # the year 10000, in milliseconds
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class RecordedRequest:
     def to_line(self) -> str:
         """Its line of a recording, without a line break."""
         content = {"at": self.at, "status": self.status, "took": self.took, "answer": self.answer, "request": self.body}
-        return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate becomes its escape in JSON
 
     @classmethod
     def from_line(cls, line: str) -> RecordedRequest:
@@ -56,6 +59,11 @@ class RecordedRequest:
         at, status, took = value.get("at", 0), value.get("status", 200), value.get("took", 0.0)
         if not all(isinstance(number, (int, float)) for number in (at, status, took)):
             raise ValueError("at, status and took must be numbers")
+        if not (0 <= at < _MAX_AT and 0 <= status < 1000 and 0 <= took < _MAX_AT):
+            raise ValueError(
+                f"at is {at:g}, status {status:g}, took {took:g}; they must be milliseconds since 1970 before the "
+                "year 10000, an HTTP status of up to three digits, and seconds"
+            )
         return cls(int(at), value["request"], int(status), float(took), value.get("answer"))
 
 

@@ -6,7 +6,8 @@ Both forms of OpenAI's interface are read: chat completions (``messages``) and r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -68,10 +69,10 @@ class ModelRequest:
     reading_problems: tuple[Problem, ...] = ()
 
     @classmethod
-    def parse(cls, body: Mapping[str, Any] | str | bytes) -> Self:
-        """Read a request: the JSON value, or its text.
+    def parse(cls, body: Any) -> Self:
+        """Read a request: the JSON value, or its text as str or bytes.
 
-        Never raises for what the request holds: what could not be read is in :attr:`problems`.
+        Never raises: what could not be read is in :attr:`problems`.
         """
         problems: list[Problem] = []
         value = _decoded(body, problems)
@@ -97,10 +98,9 @@ class ModelRequest:
     @property
     def results(self) -> list[ToolResult]:
         """What they answered."""
-        names = {call.id: call.name for call in self.calls}
         return [
-            ToolResult(message.call_id, names.get(message.call_id, ""), message.render())
-            for message in self.transcript
+            ToolResult(message.call_id, name, message.render())
+            for message, name in _with_tools(self.transcript)
             if message.role == "tool"
         ]
 
@@ -121,8 +121,7 @@ class ModelRequest:
 
     def render(self) -> str:
         """The request in a form for people: system, tools by name, messages."""
-        names = {result.call_id: result.name for result in self.results}
-        lines = [line for message in self.transcript for line in _printed(message, names)]
+        lines = [line for message, tool in _with_tools(self.transcript) for line in _printed(message, tool)]
         if self.context is not None:
             lines.append(f"user: {self.context.render()}")
         tools = ", ".join(tool.name for tool in self.tools)
@@ -144,8 +143,8 @@ class ModelRequest:
                 yield Problem(1, f"a <{CONTEXT_TAG}> is stored in the transcript", f"transcript[{number}]")
 
 
-def _decoded(body: Mapping[str, Any] | str | bytes, problems: list[Problem]) -> Any:
-    if isinstance(body, Mapping):
+def _decoded(body: Any, problems: list[Problem]) -> Any:
+    if not isinstance(body, (str, bytes, bytearray)):
         return body
     try:
         return json.loads(body)
@@ -155,6 +154,8 @@ def _decoded(body: Mapping[str, Any] | str | bytes, problems: list[Problem]) -> 
         problems.append(Problem(error.lineno, f"the request is not JSON: {error.msg} at column {error.colno}"))
     except RecursionError:
         problems.append(Problem(1, "the request is nested too deeply"))
+    except ValueError as error:  # a number of thousands of digits
+        problems.append(Problem(1, f"the request cannot be read: {error}"))
     return None
 
 
@@ -167,9 +168,20 @@ def _split(messages: list[Message]) -> tuple[list[Message], CurrentContext | Non
     return [*messages[:newest], *([left] if left else []), *messages[newest + 1 :]], context
 
 
-def _printed(message: Message, names: Mapping[str, str]) -> Iterator[str]:
+def _with_tools(transcript: Iterable[Message]) -> Iterator[tuple[Message, str]]:
+    """The messages, each result with its tool's name: of the oldest call with its id that has no result yet, as some
+    models give the same ids in every answer. Empty where there is no such call."""
+    waiting: dict[str, deque[str]] = {}
+    for message in transcript:
+        for call in message.calls:
+            waiting.setdefault(call.id, deque()).append(call.name)
+        names = waiting.get(message.call_id) if message.role == "tool" else None
+        yield message, names.popleft() if names else ""
+
+
+def _printed(message: Message, tool: str) -> Iterator[str]:
     if message.role == "tool":
-        yield f"tool: result {names.get(message.call_id) or message.call_id}: {message.render()}"
+        yield f"tool: result {tool or message.call_id}: {message.render()}"
         return
     if message.texts:
         yield f"{message.role}: {message.render()}"

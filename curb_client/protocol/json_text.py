@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from json.encoder import encode_basestring
-from typing import Final
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -22,7 +22,7 @@ from curb_client.errors import InvalidPayloadError
 from curb_client.protocol.contract import MAX_DEPTH, MAX_SAFE_INTEGER
 from curb_client.protocol.types import WireModel
 
-__all__ = ["decode_json", "encode_json", "path_text", "utf8_size"]
+__all__ = ["decode_json", "encode_json", "path_text", "utf8_size", "without_lone_surrogates"]
 
 Path = tuple[str | int, ...]
 
@@ -59,6 +59,19 @@ def decode_json(text: str) -> object:
 def utf8_size(text: str) -> int:
     """Bytes of UTF-8."""
     return len(text.encode("utf-8"))
+
+
+def without_lone_surrogates(value: Any) -> Any:
+    """The JSON value with U+FFFD for each half of a surrogate pair in its texts and keys: JSON can say one, and no
+    UTF-8 text carry it."""
+    if isinstance(value, str):
+        # A pair written as two escapes is one character already.
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [without_lone_surrogates(inside) for inside in value]
+    if isinstance(value, dict):
+        return {without_lone_surrogates(name): without_lone_surrogates(inside) for name, inside in value.items()}
+    return value
 
 
 def path_text(path: Path) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from curb_client.protocol.contract import MAX_LINE_BYTES, MAX_SKIPPED_CLASSES
-from curb_client.protocol.json_text import decode_json, path_text
+from curb_client.protocol.json_text import decode_json, path_text, without_lone_surrogates
 from curb_client.protocol.records import JournalRecord, PingLine
 from curb_client.protocol.scalars import Positive
 from curb_client.protocol.types import issues_of
@@ -135,7 +135,7 @@ def decode_line(line: bytes) -> Line:
         text = line.decode("utf-8")
         value = decode_json(text)
         if "\\" in text and ("\\ud" in text or "\\uD" in text):
-            value = _without_lone_surrogates(value)
+            value = without_lone_surrogates(value)
     except UnicodeDecodeError as error:
         return _malformed(line, MalformedReason.NOT_UTF8, f"the line is not UTF-8 at byte {error.start}")
     except ValueError as error:
@@ -215,14 +215,3 @@ def _envelope(value: dict[str, Any]) -> int | None:
         return _ENVELOPE.validate_python(value.get("envelope"))
     except ValidationError:
         return None
-
-
-def _without_lone_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        # A pair written as two escapes is one character already.
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(value, list):
-        return [_without_lone_surrogates(inside) for inside in value]
-    if isinstance(value, dict):
-        return {_without_lone_surrogates(name): _without_lone_surrogates(inside) for name, inside in value.items()}
-    return value

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 
 from curb_client.cli.commands import cli
 from curb_client.model import RecordedRequest, read_recording
-from tests.model.conversation import CONVERSATION
+from tests.model.conversation import CONVERSATION, request
 
 SCRIPT = "rules:\n  - when: {said: hello}\n    then: {text: Good morning.}\n"
 
@@ -49,11 +50,35 @@ class TestShow:
         show(recording, "--html", page)
         assert page.read_text(encoding="utf-8").count("<article>") == len(CONVERSATION)
 
+    @pytest.mark.parametrize("options", [[], ["--diff"], ["--ledger"]])
+    def test_nothing_that_a_terminal_acts_on_or_cannot_show(self, tmp_path: Path, options: list[str]) -> None:
+        path = tmp_path / "recording.jsonl"
+        odd = "\x1b]0;x\x07 \x9b31m \ud83d\ttab"
+        path.write_text(f"{RecordedRequest(0, request([said(odd)], [f'content: {odd}'], []).body).to_line()}\n")
+        shown = show(path, *options)
+        assert r"content: \x1b]0;x\x07 \x9b31m \ud83d" in shown
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
+
+    def test_a_page_of_text_that_no_file_can_hold(self, tmp_path: Path) -> None:
+        path, page = tmp_path / "recording.jsonl", tmp_path / "page.html"
+        half = request([said("a \ud83d")], [], [])
+        path.write_text(f"{RecordedRequest(0, half.body).to_line()}\n")
+        show(path, "--html", page)
+        assert "user: a \ufffd" in page.read_text(encoding="utf-8")
+
+    def test_a_page_in_a_folder_that_is_not_there(self, recording: Path, tmp_path: Path) -> None:
+        page = tmp_path / "none" / "page.html"
+        result = CliRunner().invoke(cli, ["model", "show", str(recording), "--html", str(page)])
+        assert result.exit_code == 2
+        assert "the page cannot be written to" in result.output
+
     @pytest.mark.parametrize(
         ("content", "options", "status", "message"),
         [
             (None, [], 2, "cannot be read"),
             ("oops\n", [], 2, "line 1: no recorded request"),
+            ('{"at": 1e999, "request": {}}\n', [], 2, "line 1: no recorded request: at is inf"),
+            ('{"at": 1e20, "request": {}}\n', ["--html", "page.html"], 2, "line 1: no recorded request: at is 1e+20"),
             ("", [], 1, "holds no request"),
             ("{}\n", ["--diff", "--ledger"], 2, "exclude each other"),
         ],
@@ -73,7 +98,7 @@ class TestServe:
     def test_it_answers_records_and_ends(self, tmp_path: Path) -> None:
         record = tmp_path / "recording.jsonl"
         with serving(tmp_path, "--record", str(record)) as (process, url):
-            assert said(url, "hello") == "Good morning."
+            assert reply_to(url, "hello") == "Good morning."
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0
         assert [each.request.last_user_text for each in read_recording(record)] == ["hello"]
@@ -81,7 +106,7 @@ class TestServe:
     def test_a_request_that_no_rule_fits_is_an_error_in_the_end(self, tmp_path: Path) -> None:
         with serving(tmp_path) as (process, url):
             with pytest.raises(HTTPError) as refused:
-                said(url, "goodbye")
+                reply_to(url, "goodbye")
             refused.value.close()
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 1
@@ -95,6 +120,14 @@ class TestServe:
         result = CliRunner().invoke(cli, ["model", "serve", "--script", str(path)])
         assert result.exit_code == 2
         assert "script" in result.output
+
+
+def test_a_recording_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "script.yaml").write_text(SCRIPT, encoding="utf-8")
+    options = ["--script", str(tmp_path / "script.yaml"), "--record", str(tmp_path / "none" / "recording.jsonl")]
+    result = CliRunner().invoke(cli, ["model", "serve", *options])
+    assert result.exit_code == 2
+    assert "make its folder first" in result.output
 
 
 @contextmanager
@@ -113,9 +146,12 @@ def serving(folder: Path, *options: str) -> Iterator[tuple["subprocess.Popen[str
             process.kill()
 
 
-def said(url: str, text: str) -> str:
-    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()
-    request = Request(f"{url}/chat/completions", body, {"Content-Type": "application/json"})
-    with urlopen(request, timeout=30) as answer:
+def said(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def reply_to(url: str, text: str) -> str:
+    body = json.dumps({"model": "m", "messages": [said(text)]}).encode()
+    with urlopen(Request(f"{url}/chat/completions", body, {"Content-Type": "application/json"}), timeout=30) as answer:
         reply: str = json.load(answer)["choices"][0]["message"]["content"]
         return reply

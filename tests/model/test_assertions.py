@@ -1,6 +1,8 @@
 """Assertions on requests: what passes, and what a failure shows."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,7 +85,87 @@ class TestPrefix:
             assert_prefix_stable([request([HELLO], [], []), second])
 
 
+BLOCK = {"role": "user", "content": "<current_context>\nToday is x\n</current_context>"}
+
+
+def said(content: Any, **others: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content, **others}
+
+
+def part(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+class TestPrefixOfOtherThanText:
+    @pytest.mark.parametrize(
+        ("before", "after", "key"),
+        [
+            (said([image("a"), part("x")]), said([image("b"), part("x")]), "content"),
+            (said([part("a"), part("b")]), said("a\nb"), "content"),
+            (said("a", name="z"), said("a", name="y"), "name"),
+            (
+                {"role": "assistant", "content": "a", "reasoning_content": "1"},
+                {"role": "assistant", "content": "a"},
+                "reasoning_content",
+            ),
+        ],
+    )
+    @pytest.mark.parametrize("behind", [[BLOCK], [NUMBER, BLOCK]])
+    def test_what_breaks_it(
+        self, before: dict[str, Any], after: dict[str, Any], key: str, behind: list[dict[str, Any]]
+    ) -> None:
+        requests = [ModelRequest.parse({"messages": [HELLO, message, *behind]}) for message in (before, after)]
+        with pytest.raises(AssertionError, match=rf"request 2 .*: message 2 \(\w+\), in {key}$"):
+            assert_prefix_stable(requests)
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            (said("a", name=None), {"content": "a", "role": "user"}),
+            (said(f"one\n{BLOCK['content']}"), said("one")),
+            (said([part("one"), part(BLOCK["content"])]), said([part("one")])),
+            (said([part(f"one\n{BLOCK['content']}")]), said([part("one")])),
+            (said([image("a"), part(f"one\n{BLOCK['content']}")]), said([image("a"), part("one")])),
+        ],
+    )
+    def test_what_does_not(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        bodies = [[HELLO, before], [HELLO, after, NUMBER, BLOCK]]
+        assert_prefix_stable(ModelRequest.parse({"messages": messages}) for messages in bodies)
+
+    def test_items_of_the_other_form(self) -> None:
+        bodies = [[HELLO, {"type": "reasoning", "summary": [{"text": text}]}, BLOCK] for text in ("a", "b")]
+        with pytest.raises(AssertionError, match=r"message 2 \(reasoning\)"):
+            assert_prefix_stable(ModelRequest.parse({"input": items}) for items in bodies)
+
+
 class TestSnapshots:
+    @pytest.mark.parametrize("text", ["a\r\nb\rc", "half \ud83d"])
+    def test_text_as_it_is(self, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        odd = request([{"role": "user", "content": text}], [], [])
+        monkeypatch.setenv("CURB_WRITE_SNAPSHOTS", "1")
+        assert_snapshot(odd, tmp_path / "odd.txt")
+        monkeypatch.delenv("CURB_WRITE_SNAPSHOTS")
+        assert_snapshot(odd, tmp_path / "odd.txt")
+
+    def test_only_the_contexts_date_may_differ(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        lines = ["content: a\n  Today is closed"]
+        first = request([HELLO], lines, [], system="Hi.\nToday is a holiday.")
+        monkeypatch.setenv("CURB_WRITE_SNAPSHOTS", "1")
+        assert_snapshot(first, tmp_path / "first.txt")
+        monkeypatch.delenv("CURB_WRITE_SNAPSHOTS")
+        for other in (
+            request([HELLO], lines, [], system="Hi.\nToday is normal."),
+            request([HELLO], ["content: a\n  Today is open"], [], system="Hi.\nToday is a holiday."),
+        ):
+            with pytest.raises(AssertionError, match="is not as in"):
+                assert_snapshot(other, tmp_path / "first.txt")
+        text = json.dumps(first.body).replace("Today is some day", "Today is another one")
+        assert_snapshot(ModelRequest.parse(text), tmp_path / "first.txt")
+
     def test_written_compared_and_different(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / "snapshots" / "first.txt"
         with pytest.raises(AssertionError, match=r"no snapshot .* set CURB_WRITE_SNAPSHOTS=1"):

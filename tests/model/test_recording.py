@@ -18,6 +18,14 @@ def test_what_was_recorded_is_read(tmp_path: Path) -> None:
     assert requests[0].request.last_user_text == "line\u2028separator"
 
 
+def test_half_a_character_is_written_and_read(tmp_path: Path) -> None:
+    path = tmp_path / "recording.jsonl"
+    recorded = RecordedRequest(17, {"messages": [{"role": "user", "content": "ä \ud83d \U0001f600"}]})
+    path.write_text(f"{recorded.to_line()}\n", encoding="utf-8")
+    assert "ä \\ud83d \U0001f600" in path.read_text(encoding="utf-8")
+    assert list(read_recording(path)) == [recorded]
+
+
 def test_bare_requests_are_taken(tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_text('{"messages": []}\n', encoding="utf-8")

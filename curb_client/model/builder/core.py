@@ -31,6 +31,7 @@ from curb_client.model.contract import (
     TOOL,
 )
 from curb_client.model.message import ContextEvent, ToolCall
+from curb_client.protocol.json_text import without_lone_surrogates
 
 __all__ = ["AgentCore"]
 
@@ -75,7 +76,7 @@ class AgentCore(Generic[StateT]):
         """The messages so far, in the form of chat completions, without system text and context."""
         self.is_over = False
         """Whether the model ended the call."""
-        self._system_prompt = system_prompt
+        self._system_prompt = without_lone_surrogates(system_prompt)
         self._skills = {skill.path: skill for skill in skills}
         self._read: list[str] = []
         self._render = render
@@ -83,6 +84,7 @@ class AgentCore(Generic[StateT]):
         self._prose = prose or Prose()
         self._clock = clock
         self._told: list[str] | None = None  # the lines that the model knows of; None before the first request
+        self._offered: frozenset[str] | None = None  # the tools of the newest request; None before the first
 
     # The request
 
@@ -97,6 +99,7 @@ class AgentCore(Generic[StateT]):
         context, tools = self._rendered()
         self._notice_changes(context)
         self._told = labelled_lines(context)
+        self._offered = frozenset(tool.name for tool in tools)
         messages = [
             {"role": "system", "content": self.system_text},
             *self.transcript,
@@ -117,7 +120,7 @@ class AgentCore(Generic[StateT]):
 
     def assistant_said(self, text: str) -> None:
         """The model's reply."""
-        self.transcript.append({"role": "assistant", "content": text})
+        self.transcript.append({"role": "assistant", "content": without_lone_surrogates(text)})
 
     def talked_over(self, heard: str) -> None:
         """The person spoke while the last reply was read out; ``heard`` is what came before that."""
@@ -136,37 +139,46 @@ class AgentCore(Generic[StateT]):
     async def run_tools(self, text: str, calls: Sequence[ToolCall]) -> None:
         """Run what the model called, in order, and put calls and results into the transcript.
 
-        A tool that is not rendered is refused, and does not run; one that raises fails, and is logged.
+        A tool that is not rendered is refused, and does not run; so is one that the newest request did not offer, as
+        the model called it before it could know of it. One that raises fails, and is logged. If this is cancelled, or a
+        render raises, what ran by then is in the transcript, and the calls without a result are ``interrupted``.
 
         Args:
             text: what the model said along with it; may be empty.
         """
         self._notice_changes(self.context())
-        results = [{"role": "tool", "tool_call_id": call.id, "content": await self._result(call)} for call in calls]
-        called = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in calls
-        ]
-        self.transcript.append({"role": "assistant", "content": text or None, "tool_calls": called})
-        self.transcript += results
+        calls = [ToolCall(*map(without_lone_surrogates, call)) for call in calls]
+        results: list[dict[str, Any]] = []
+        try:
+            for call in calls:
+                await self._run(call, results)
+        finally:
+            results += [{"ok": False, "error": "interrupted"}] * (len(calls) - len(results))
+            said = without_lone_surrogates(text) or None
+            self.transcript.append({"role": "assistant", "content": said, "tool_calls": list(map(_called, calls))})
+            self.transcript += map(_answered, calls, results)
 
-    async def _result(self, call: ToolCall) -> str:
+    async def _run(self, call: ToolCall, results: list[dict[str, Any]]) -> None:
+        """Adds the result at once, so that it is not lost where the render after it fails."""
         context, tools = self._rendered()
         tool = next((tool for tool in tools if tool.name == call.name), None)
-        if tool is None:
-            offered = ", ".join(tool.name for tool in tools)
+        if tool is None or (self._offered is not None and tool.name not in self._offered):
             logger.warning("the model called %r, which is not offered; it did not run", call.name)
-            result = {
-                "ok": False,
-                "error": "not_offered",
-                "message": f"There is no tool {call.name!r}, only {offered}.",
-            }
+            result = {"ok": False, "error": "not_offered", "message": self._refusal(call.name, tools)}
         else:
             result = await run_tool(tool, call)
+        result.pop(CONTEXT_CHANGED, None)  # the runtime's word, not the tool's
+        results.append(result)
         self._told = labelled_lines(self.context())
         change = Change.between(labelled_lines(context), self._told)
-        joined = [text[:MAX_CHANGED_LINE] for text in change.joined]
-        return json.dumps({**result, CONTEXT_CHANGED: joined} if joined else result, ensure_ascii=False, default=str)
+        if change.joined:
+            result[CONTEXT_CHANGED] = [text[:MAX_CHANGED_LINE] for text in change.joined]
+
+    def _refusal(self, name: str, tools: list[Tool]) -> str:
+        if any(tool.name == name for tool in tools):
+            return f"The tool {name} is offered from now on, and was not when you called it."
+        offered = ", ".join(tool.name for tool in tools if self._offered is None or tool.name in self._offered)
+        return made_harmless(f"There is no tool {name!r}, only {offered}.")
 
     # Skills and tools
 
@@ -226,9 +238,11 @@ class AgentCore(Generic[StateT]):
             return
         before, self._told = self._told, labelled_lines(context)
         change = Change.between(before, self._told)
-        if change:
+        if change.joined:
             joined = (text[:MAX_CHANGED_LINE] for text in change.joined)
             self._notice("\n".join([self._prose.state_changed, *joined]))
+        elif change.left:
+            self._notice(self._prose.state_left)
 
     def _notice(self, text: str) -> None:
         self.transcript.append({"role": "user", "content": ContextEvent.of_text(text).render()})
@@ -236,4 +250,13 @@ class AgentCore(Generic[StateT]):
 
 def _offered(tool: Tool) -> dict[str, Any]:
     function = {"name": tool.name, "description": tool.description, "parameters": tool.json_schema}
-    return {"type": "function", "function": function}
+    return {"type": "function", "function": without_lone_surrogates(function)}
+
+
+def _called(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _answered(call: ToolCall, result: dict[str, Any]) -> dict[str, Any]:
+    content = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
+    return {"role": "tool", "tool_call_id": call.id, "content": content}

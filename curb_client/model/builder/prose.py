@@ -18,7 +18,7 @@ class Prose:
         spoken_replies: rules for voice calls, after the prompt.
         skip_turn, read_skill, end_call: descriptions of the runtime's tools.
         skill_read: of the result of ``read_skill``.
-        state_changed, talked_over: beginnings of notices.
+        state_changed, talked_over: beginnings of notices. state_left: a notice of a change that brought nothing new.
     """
 
     note: str = (
@@ -41,4 +41,5 @@ class Prose:
     end_call: str = "Say goodbye first, then end the call."
     skill_read: str = "The skill is in your context now. The person does not know of skills."
     state_changed: str = "The state changed, and not by your tools. Your context has it all; this is new:"
+    state_left: str = "The state changed, and not by your tools. Your context has it all; some of it is gone."
     talked_over: str = "The person spoke while you did, and heard no more than:"

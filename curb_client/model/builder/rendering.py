@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
@@ -19,6 +20,9 @@ _MONTHS: Final = (
     *("July", "August", "September", "October", "November", "December"),
 )
 
+# Whatever a reader may take for the end of a line, as str.splitlines does.
+_LINE_BREAKS: Final = re.compile("\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+
 
 def date_line(now: datetime) -> str:
     """Date, time and the seven days after them, in English whatever the locale."""
@@ -27,8 +31,8 @@ def date_line(now: datetime) -> str:
 
 
 def line(label: str, text: str) -> ContextLine:
-    """A line of a context. State may hold what the person said, so no tag may stand in it either."""
-    return ContextLine.of_text(label, made_harmless(text))
+    """A line of a context. State may hold what the person said, so it may have neither tags nor lines of its own."""
+    return ContextLine.of_text(label, _LINE_BREAKS.sub("\n", made_harmless(text)))
 
 
 def text_lines(rendered: Rendered) -> Iterator[ContextLine]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from functools import cached_property
+from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -15,6 +17,8 @@ from curb_client.model.contract import END_CALL, READ_SKILL, SKIP_TURN, Origin
 __all__ = ["Content", "Instruction", "Rendered", "Skill", "Tool"]
 
 StateT = TypeVar("StateT")
+
+_UNLISTED: Final = re.compile(r"[(),*\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True)
@@ -57,15 +61,19 @@ class Tool:
             raise UsageError(f"name is {self.name!r}; give letters, digits, _ and -, up to 64 ({len(self.name)} now)")
         if self.origin == "page" and self.name in (SKIP_TURN, READ_SKILL, END_CALL):
             raise UsageError(f"name is {self.name!r}, which is one of the runtime's own tools")
+        for name in self.json_schema.get("properties", {}):
+            if not name or name != name.strip() or _UNLISTED.search(name):
+                raise UsageError(
+                    f"the tool {self.name!r} takes {name!r}, which a context cannot list; "
+                    "name it without ( ) , * and line breaks, and without blanks around it"
+                )
 
-    @property
+    @cached_property
     def json_schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments."""
         if self.schema is None:
             return {"type": "object", "properties": {}}
-        if isinstance(self.schema, type):
-            return self.schema.model_json_schema()
-        return dict(self.schema)
+        return _with_properties(self.schema.model_json_schema() if isinstance(self.schema, type) else dict(self.schema))
 
     @property
     def in_context(self) -> ContextTool:
@@ -102,5 +110,17 @@ class Skill(Generic[StateT]):
             raise UsageError(f"path is {self.path!r}; begin it with a slash")
         for what in ("path", "name", "description"):
             value = getattr(self, what)
-            if not value or "\n" in value:
+            if value.splitlines() != [value]:
                 raise UsageError(f"{what} of the skill {self.path!r} is {value!r}; give one line of text")
+
+
+def _with_properties(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with what its root refers to in place: a model that contains itself is among its definitions."""
+    definitions = schema.get("$defs", {})
+    for _ in definitions:
+        kind, _, name = str(schema.get("$ref", "")).rpartition("/")
+        if kind != "#/$defs" or name not in definitions:
+            break
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = {**definitions[name], **rest}
+    return schema

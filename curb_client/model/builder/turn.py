@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -12,13 +13,17 @@ from typing_extensions import Self
 
 from curb_client.errors import TurnError
 from curb_client.model.builder.core import AgentCore
+from curb_client.model.builder.harmless import made_harmless
 from curb_client.model.contract import SKIP_TURN
 from curb_client.model.message import ToolCall
+from curb_client.protocol.json_text import without_lone_surrogates
 from curb_client.protocol.types import LlmSettings
 
-__all__ = ["Llm", "Turns"]
+__all__ = ["Llm", "Turns", "with_delta"]
 
 MAX_REQUESTS: Final = 8
+
+logger: Final = logging.getLogger("curb_client.model")
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ class Turns:
             await client.close()
 
     async def run(self, said: str, *, on_text: Callable[[str], None] = lambda _: None) -> str | None:
-        """The model's reply to what the person said; None where it has nothing to say.
+        """The model's reply to what the person said; None where it has nothing to say, and once it ended the call.
 
         Args:
             on_text: called with each piece of the reply as it comes.
@@ -81,6 +86,9 @@ class Turns:
             TurnError: the model could not be reached, did not answer in time, or called tools without an end.
         """
         async with self._one_at_a_time:
+            if self._has_ended():
+                logger.warning("the call has ended; the model is not asked about %r", made_harmless(said)[:80])
+                return None
             self.core.user_said(said)
             llm = self._llm()
             spoken: list[str] = []
@@ -93,9 +101,12 @@ class Turns:
                         self.core.assistant_said(text)
                     return "\n".join(spoken) or None
                 await self.core.run_tools(text, calls)
-                if self.core.is_over or any(call.name == SKIP_TURN for call in calls):
+                if self._has_ended() or any(call.name == SKIP_TURN for call in calls):
                     return "\n".join(spoken) or None
             raise TurnError(f"the model called tools in {MAX_REQUESTS} requests of one turn, and gave no answer")
+
+    def _has_ended(self) -> bool:
+        return self.core.is_over
 
     async def _ask(self, llm: Llm, on_text: Callable[[str], None]) -> tuple[str, list[ToolCall]]:
         try:
@@ -118,11 +129,11 @@ class Turns:
                     texts.append(choice.delta.content)
                     on_text(choice.delta.content)
                 for delta in choice.delta.tool_calls or ():
-                    calls[delta.index] = _with_delta(calls.get(delta.index), delta)
+                    calls[delta.index] = with_delta(calls.get(delta.index), delta)
                 is_complete = is_complete or choice.finish_reason is not None
         if not is_complete:
             raise TurnError(f"the answer of the model {llm.model!r} was cut off after {len(''.join(texts))} characters")
-        return "".join(texts), [calls[index] for index in sorted(calls)]
+        return without_lone_surrogates("".join(texts)), [calls[index] for index in sorted(calls)]
 
     def _client(self, llm: Llm) -> openai.AsyncOpenAI:
         key = (llm.base_url, llm.api_key)
@@ -131,10 +142,12 @@ class Turns:
         return self._clients[key]
 
 
-def _with_delta(call: ToolCall | None, delta: Any) -> ToolCall:
+def with_delta(call: ToolCall | None, delta: Any) -> ToolCall:
+    """The call so far with a piece of a stream added to it."""
     call = call or ToolCall("", "", "")
+    function = delta.function  # some servers send the id alone first
     return ToolCall(
         call.id or delta.id or "",
-        call.name + (delta.function.name or ""),
-        call.arguments + (delta.function.arguments or ""),
+        call.name + ((function and function.name) or ""),
+        call.arguments + ((function and function.arguments) or ""),
     )

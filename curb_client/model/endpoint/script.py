@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from curb_client.errors import UsageError
+from curb_client.model.message import Message
 from curb_client.model.request import ModelRequest
 
 __all__ = ["Answer", "Call", "ModelScript", "Rule"]
@@ -21,10 +24,19 @@ class Call:
 
     Attributes:
         tool: its name. arguments: a JSON object.
+
+    Raises:
+        UsageError: the arguments have no form in JSON.
     """
 
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        try:
+            json.dumps(dict(self.arguments), allow_nan=False)
+        except (RecursionError, TypeError, ValueError) as error:
+            raise UsageError(f"the arguments of the call of {self.tool!r} are no JSON: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,7 @@ class Answer:
         thinking: what it thinks before that, as ``reasoning_content``; in chat completions alone.
         delay: seconds before the first byte of the answer; a comment keeps a stream alive meanwhile.
         status: of HTTP; another than 200 is an error, with ``error`` as its message.
+        code: of an error, ``context_length_exceeded`` say; the one that OpenAI gives with the status unless given.
         retry_after: seconds that an error tells the client to wait, a rate limit's say.
         chunk: characters of text in each piece of a stream.
         cut_after: pieces of a stream after which the connection breaks off.
@@ -50,12 +63,15 @@ class Answer:
     chunk: int = 16
     cut_after: int | None = None
     thinking: str = ""
+    code: str | None = None
 
     def __post_init__(self) -> None:
-        if self.delay < 0 or self.chunk < 1 or (self.cut_after is not None and self.cut_after < 0):
+        if not 0 <= self.delay < math.inf or self.chunk < 1 or (self.cut_after is not None and self.cut_after < 0):
             raise UsageError(f"no answer: delay={self.delay}, chunk={self.chunk}, cut_after={self.cut_after}")
         if self.status != 200 and not 400 <= self.status <= 599:
             raise UsageError(f"status is {self.status}; give 200, or an error from 400 to 599")
+        if self.retry_after is not None and not 0 <= self.retry_after < math.inf:
+            raise UsageError(f"retry_after is {self.retry_after}; give seconds, from 0")
 
     def pieces(self) -> list[str]:
         """The text as a stream carries it."""
@@ -85,7 +101,7 @@ class Rule:
         said: what the person's last words contain, upper or lower case; or a compiled pattern that is found in them.
         offers: tools that the request offers. lacks: tools that it does not.
         after: the tool whose result is the newest message, ``"*"`` for any. Without it the rule is for requests in
-            which the person spoke last.
+            which the person spoke last. The runtime's notices do not count.
         turn: how many times the person has spoken, from 1.
         when: a function that has the last word.
         times: how often the rule may be used; any number unless given.
@@ -122,7 +138,7 @@ class Rule:
         turns = sum(1 for message in request.transcript if message.role == "user" and message.text)
         if self.turn is not None and turns != self.turn:
             return False
-        newest = request.transcript[-1] if request.transcript else None
+        newest = next((message for message in reversed(request.transcript) if not _is_notice(message)), None)
         if newest is None or newest.role != "tool":
             return self.after is None
         return self.after == ANY_TOOL or self.after == request.results[-1].name
@@ -133,6 +149,10 @@ class Rule:
         if isinstance(self.said, str):
             return self.said.casefold() in words.casefold()
         return self.said.search(words) is not None
+
+
+def _is_notice(message: Message) -> bool:
+    return bool(message.events) and not message.text
 
 
 class ModelScript:

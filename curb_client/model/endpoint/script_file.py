@@ -58,6 +58,7 @@ class _Then(_Written):
     chunk: Annotated[int, Field(ge=1)] = 16
     cut_after: Annotated[int, Field(ge=0)] | None = None
     thinking: str = ""
+    code: str | None = None
 
 
 class _Rule(_Written):
@@ -98,8 +99,9 @@ def read_script(text: str) -> ModelScript:
 
 def _rule(number: int, written: _Rule) -> Rule:
     said = written.when.said
-    then = {**written.then.model_dump(), "calls": [Call(each.tool, each.arguments) for each in written.then.calls]}
     try:
+        calls = [Call(each.tool, each.arguments) for each in written.then.calls]
+        then = {**written.then.model_dump(), "calls": calls}
         pattern = re.compile(said.matches) if isinstance(said, _Pattern) else said
         return Rule(Answer(**then), **{**written.when.model_dump(), "said": pattern})
     except re.error as error:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from typing_extensions import Self
 
 from curb_client.errors import CurbError, UnmatchedRequestError, UsageError
@@ -24,9 +26,12 @@ from curb_client.model.request import ModelRequest
 __all__ = ["ModelEndpoint"]
 
 MAX_BODY_BYTES: Final = 64 * 2**20
+_CODES: Final = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
 _START_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 5.0
 _KEEP_ALIVE_SECONDS: Final = 2.0  # clients give up after ten seconds without a byte
+
+logger: Final = logging.getLogger("curb_client.model")
 
 
 class ModelEndpoint:
@@ -72,6 +77,8 @@ class ModelEndpoint:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._failure: BaseException | None = None
+        self._failures: list[Exception] = []  # of the script and the endpoint itself, while it answered
+        self._recording: TextIO | None = None
         self._count = 0
 
     @property
@@ -91,11 +98,17 @@ class ModelEndpoint:
         return [recorded.request for recorded in self.recorded]
 
     def check(self) -> None:
-        """See that every request was scripted.
+        """See that every request was scripted, and that nothing failed but what the script says.
 
         Raises:
-            UnmatchedRequestError: one was not; it is shown.
+            UnmatchedRequestError: a request was not scripted; it is shown.
+            CurbError: a function of the script raised, or the endpoint did not come to an answer; that is its cause.
         """
+        if self._failures:
+            first = self._failures[0]
+            raise CurbError(
+                f"the model endpoint failed at {len(self._failures)} of the requests: {type(first).__name__}: {first}"
+            ) from first
         if self.unmatched:
             shown = "\n\n".join(request.render() for request in self.unmatched)
             raise UnmatchedRequestError(
@@ -117,10 +130,15 @@ class ModelEndpoint:
         """Listen; returns when requests are taken.
 
         Raises:
-            UsageError: it runs already. CurbError: the address is taken.
+            UsageError: it runs already, or ``record_to`` cannot be written. CurbError: the address is taken.
         """
         if self._thread is not None:
             raise UsageError("the endpoint runs already")
+        if self._record_to is not None:
+            try:
+                self._recording = self._record_to.open("a", encoding="utf-8")
+            except OSError as error:
+                raise UsageError(f"record_to cannot be written: {error}; make its folder first") from error
         is_up = threading.Event()
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._run(is_up)), name="model endpoint", daemon=True
@@ -141,20 +159,25 @@ class ModelEndpoint:
             loop.call_soon_threadsafe(stopping.set)
         thread.join(_STOP_SECONDS)
         self._url = None
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.close()
 
     async def _run(self, is_up: threading.Event) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._with_errors])
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/responses", self._responses)
         app.router.add_get("/v1/models", self._list_models)
+        app.router.add_get("/v1/models/{name:.+}", self._one_model)
         runner = web.AppRunner(
             app, access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=0.1
         )
         try:
             await runner.setup()
             await web.TCPSite(runner, *self._address).start()
-            self._url = f"http://{self._address[0]}:{runner.addresses[0][1]}/v1"
+            host = f"[{self._address[0]}]" if ":" in self._address[0] else self._address[0]
+            self._url = f"http://{host}:{runner.addresses[0][1]}/v1"
             is_up.set()
             await self._stopping.wait()
         except OSError as error:
@@ -165,9 +188,31 @@ class ModelEndpoint:
 
     # Requests
 
+    @web.middleware
+    async def _with_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Every failure in OpenAI's form; one of the endpoint's own is kept for the test besides."""
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            text = f"{request.method} {request.path}: {error.reason}"
+            return _error(Answer(status=error.status, error=text), "invalid_request_error")
+        except ConnectionError:  # the client is gone
+            raise
+        except Exception as error:
+            logger.exception("the model endpoint failed")
+            self._failures.append(error)
+            text = f"the model endpoint failed: {type(error).__name__}: {error}"
+            return _error(Answer(status=500, error=text), "server_error")
+
     async def _list_models(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        models = [{"id": name, "object": "model", "created": 0, "owned_by": "script"} for name in self._models]
-        return web.json_response({"object": "list", "data": models})
+        return web.json_response({"object": "list", "data": [_model(name) for name in self._models]})
+
+    async def _one_model(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name in self._models:
+            return web.json_response(_model(name))
+        text = f"there is no model {name!r}, only {', '.join(self._models)}"
+        return _error(Answer(status=404, error=text, code="model_not_found"), "invalid_request_error")
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(request, is_chat=True)
@@ -178,26 +223,37 @@ class ModelEndpoint:
     async def _answer(self, request: web.Request, *, is_chat: bool) -> web.StreamResponse:
         came = time.time()
         try:
-            body = json.loads(await request.text())
+            body = json.loads(await request.read())
         except (ValueError, RecursionError) as error:
             return _error(Answer(status=400, error=f"the body is not JSON: {error}"), "invalid_request_error")
         if not isinstance(body, dict) or ("messages" if is_chat else "input") not in body:
             needed = "messages" if is_chat else "input"
             return _error(Answer(status=400, error=f"{needed} is missing"), "invalid_request_error")
+        if body.get("n") not in (None, 1):
+            text = f"n is {body['n']!r}; a scripted model gives one choice, so leave n out"
+            return _error(Answer(status=400, error=text), "invalid_request_error")
         read = ModelRequest.parse(body)
         shown = read.render()
-        answer = self.script.answer(read)
-        kind = "scripted_error"
-        if answer is None:
-            self.unmatched.append(read)
-            kind = "unmatched_request"
-            answer = Answer(status=400, error=f"no rule of the script fits this request:\n{shown}")
+        answer, kind = self._scripted(read, shown)
         self._count += 1
         answering = Answering(answer, self._count, int(came), read.model, shown)
         try:
             return await self._respond(request, answering, body, kind, is_chat=is_chat)
         finally:
             self._record(RecordedRequest(int(came * 1000), body, answer.status, time.time() - came, answer.to_json()))
+
+    def _scripted(self, request: ModelRequest, shown: str) -> tuple[Answer, str]:
+        """The answer, and the type of it where it is an error."""
+        try:
+            answer = self.script.answer(request)
+        except Exception as error:
+            logger.exception("a function of the script failed")
+            self._failures.append(error)
+            return Answer(status=500, error=f"the script failed: {type(error).__name__}: {error}"), "script_failed"
+        if answer is not None:
+            return answer, "scripted_error"
+        self.unmatched.append(request)
+        return Answer(status=400, error=f"no rule of the script fits this request:\n{shown}"), "unmatched_request"
 
     async def _respond(
         self, request: web.Request, answering: Answering, body: dict[str, Any], kind: str, *, is_chat: bool
@@ -208,26 +264,35 @@ class ModelEndpoint:
             if answer.status != 200:
                 return _error(answer, kind)
             return web.json_response(chat_body(answering) if is_chat else response_body(answering))
+        options = body.get("stream_options")
+        with_usage = isinstance(options, dict) and bool(options.get("include_usage"))
+        events = list(chat_events(answering, with_usage=with_usage) if is_chat else response_events(answering))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         await response.prepare(request)
         await _keep_alive(response, answer.delay)
-        options = body.get("stream_options")
-        with_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-        events = chat_events(answering, with_usage=with_usage) if is_chat else response_events(answering)
         for number, event in enumerate(events):
             if number == answer.cut_after:
                 assert request.transport is not None
                 request.transport.abort()
                 return response
-            await response.write(f"{event}\n\n".encode())
+            # A lone surrogate, a half of one character, becomes its escape in JSON.
+            await response.write(f"{event}\n\n".encode("utf-8", "backslashreplace"))
         await response.write_eof()
         return response
 
     def _record(self, recorded: RecordedRequest) -> None:
         self.recorded.append(recorded)
-        if self._record_to is not None:
-            with self._record_to.open("a", encoding="utf-8") as file:
-                file.write(f"{recorded.to_line()}\n")
+        if self._recording is None:
+            return
+        try:
+            self._recording.write(f"{recorded.to_line()}\n")
+            self._recording.flush()
+        except OSError as error:  # the client has its answer
+            self._failures.append(error)
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "script"}
 
 
 async def _keep_alive(response: web.StreamResponse, seconds: float) -> None:
@@ -241,6 +306,11 @@ async def _keep_alive(response: web.StreamResponse, seconds: float) -> None:
 
 
 def _error(answer: Answer, kind: str) -> web.Response:
-    error = {"message": answer.error, "type": kind, "param": None, "code": None}
-    headers = {} if answer.retry_after is None else {"Retry-After": f"{answer.retry_after:g}"}
+    code = answer.code or _CODES.get(answer.status)
+    error = {"message": answer.error, "type": kind, "param": None, "code": code}
+    headers = {}
+    if answer.retry_after is not None:
+        headers["Retry-After"] = f"{answer.retry_after:.3f}".rstrip("0").rstrip(".")
+    if kind in ("script_failed", "server_error"):
+        headers["X-Should-Retry"] = "false"  # it would fail again
     return web.json_response({"error": error}, status=answer.status, headers=headers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from html import escape
 from typing import Final
@@ -57,7 +56,8 @@ def html_page(recorded: Sequence[RecordedRequest], title: str = "What the model 
 
 def _about(each: RecordedRequest, model: str, made: list[Section]) -> str:
     tokens = f"about {sum(section.tokens for section in made)} tokens"
-    at = time.strftime("%H:%M:%S", time.gmtime(each.at / 1000)) if each.at else ""
+    minutes, seconds = divmod(each.at // 1000, 60)
+    at = f"{minutes // 60 % 24:02}:{minutes % 60:02}:{seconds:02}" if each.at else ""
     status = "" if each.status == 200 else f"status {each.status}"
     return ", ".join(part for part in (model, at, tokens, status) if part)
 

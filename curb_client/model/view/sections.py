@@ -10,7 +10,8 @@ from typing import Literal
 from curb_client.model.changes import Change
 from curb_client.model.message import Message
 from curb_client.model.prefix import estimate_tokens
-from curb_client.model.request import ModelRequest
+from curb_client.model.request import ModelRequest, OfferedTool
+from curb_client.model.written import written
 
 __all__ = ["Line", "Section", "sections"]
 
@@ -77,11 +78,18 @@ def _marked(text: str, new: Counter[str]) -> Line:
 
 def _texts(request: ModelRequest) -> Iterator[tuple[str, list[str]]]:
     yield "system", [request.system.render()]
-    yield "tools", [tool.name for tool in request.tools]
+    yield "tools", [_tool(tool) for tool in request.tools]
     yield "transcript", [text for message in request.transcript for text in _message(message)]
     if request.context is not None:
         skill = [] if request.context.skill is None else [f"skill: {request.context.skill}"]
         yield "context", [*skill, *(line.render() for line in request.context.lines)]
+
+
+def _tool(tool: OfferedTool) -> str:
+    """The name, what the tool is for, and what it takes on a line of its own."""
+    description = f": {tool.description}" if tool.description else ""
+    schema = f"\n{written(tool.schema)}" if tool.schema else ""
+    return f"{tool.name}{description}{schema}"
 
 
 def _message(message: Message) -> Iterator[str]:

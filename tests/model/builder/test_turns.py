@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall, ChoiceDeltaToolCallFunction
 
 from curb_client.model import (
     AgentCore,
@@ -14,11 +15,12 @@ from curb_client.model import (
     Rule,
     Skill,
     Tool,
+    ToolCall,
     TurnError,
     Turns,
     assert_prefix_stable,
 )
-from curb_client.model.builder.turn import MAX_REQUESTS
+from curb_client.model.builder.turn import MAX_REQUESTS, with_delta
 from curb_client.protocol.types import LlmSettings
 
 
@@ -102,6 +104,14 @@ class TestTrouble:
         async with Turns(core_with(), Llm("m", "http://127.0.0.1:9/v1"), timeout=20) as running:
             with pytest.raises(TurnError, match="'m' gave no answer"):
                 await running.run("hello")
+
+
+def test_a_call_whose_id_comes_before_its_function() -> None:
+    call = with_delta(None, ChoiceDeltaToolCall(index=0, id="c1"))
+    function = ChoiceDeltaToolCallFunction(name="look", arguments="{")
+    call = with_delta(call, ChoiceDeltaToolCall(index=0, function=function))
+    call = with_delta(call, ChoiceDeltaToolCall(index=0, function=ChoiceDeltaToolCallFunction(arguments="}")))
+    assert call == ToolCall("c1", "look", "{}")
 
 
 def test_the_model_that_settings_name() -> None:
