@@ -239,6 +239,7 @@ async def test_it_may_leave_and_come_again(stage: Stage) -> None:
                 assert await call.agent.ask("quote", message_id="m-1") == 12
         with pytest.raises(UsageError, match="in no room"):
             _ = agent.call
+        await until(lambda: not call.agent.presence.is_there)
         with pytest.raises(AgentUnavailableError):
             await call.agent.ask("quote", timeout=0.1)
     assert len(agent.received) == 2, "an id is unique in one call only"
