@@ -58,7 +58,7 @@ async def test_a_call_that_waits_while_signalling_is_away(tab: LiveKitPage, stag
         answer: Any = None
         for calls in (1,) if isinstance(stage.server, EmbeddedServer) else (1, 2, 3):  # livekit-server may lose one
             asked = asyncio.ensure_future(tab.ask("agent", "slow", "a second"))
-            await until(lambda calls=calls: agent.slow_calls == calls, what="the call has come")  # type: ignore[misc]
+            await until(lambda calls=calls: agent.slow_calls == calls, what="the call has come")
             await tab.run("room.simulateScenario('signal-reconnect').then(() => 1)")
             await tab.reconnected()
             answer = await asked
