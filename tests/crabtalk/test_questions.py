@@ -149,6 +149,7 @@ async def test_a_session_that_is_listed_waits_for_a_question_that_was_left(
     async for one in run:
         if isinstance(one, AskUser):
             break
+    await asyncio.sleep(1)  # until the daemon waits with it: a run that is left before that ends at once
     await run.aclose()
     listing = asyncio.ensure_future(client.sessions())
     await asyncio.wait({listing}, timeout=0.3)

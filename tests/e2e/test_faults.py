@@ -266,12 +266,12 @@ async def test_joins_that_are_slow_end_by_their_deadline(stage: Stage, faults: F
 
 
 async def test_a_request_waits_for_an_agent_that_joins_slowly(stage: Stage, faults: Faults) -> None:
-    asked = asyncio.Event()
+    answered = asyncio.Event()
 
     async def answer() -> None:
         async with stage.agent() as agent:
-            agent.on_message("quote", lambda payload, meta: asked.set())
-            await asyncio.wait_for(asked.wait(), 30)
+            agent.on_message("quote", lambda payload, meta: None)
+            await asyncio.wait_for(answered.wait(), 60)
 
     async with stage.client() as call:
         with faults.slow_joins(60, participant="agent") as fault:
@@ -282,6 +282,7 @@ async def test_a_request_waits_for_an_agent_that_joins_slowly(stage: Stage, faul
             assert failed.value.state == "absent"
             sending = asyncio.ensure_future(call.agent.send("quote", timeout=30))
         await sending
+        answered.set()
         await answering
 
 
