@@ -238,12 +238,14 @@ class AgentWatch:
 
     def _step(self, *events: StateEvent, agent: rtc.RemoteParticipant | None) -> None:
         """Listeners are told where it leads to, not of the steps between."""
+        before = self._known_presence()
         if self._agent is not None and agent is None:
             self._left_at[self._agent.identity] = time.monotonic()
         for event in events:
             self._state = next_state(self._state, event)
         self._agent = agent
-        self._changed.set()
+        if self._known_presence() != before:  # those who wait look themselves, and would wake each other for ever
+            self._changed.set()
         self._tell()
 
     def _tell(self) -> None:

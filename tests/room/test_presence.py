@@ -133,6 +133,27 @@ async def test_the_first_to_join_is_the_agent_and_an_avatar_is_not(room: FakeRoo
     assert [watch.is_agent(other) for other in ("b", "third", "not announced yet")] == [None] * 3, "they may become it"
 
 
+async def test_many_who_wait_do_not_wake_each_other(
+    room: FakeRoom, watch: AgentWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    choose = watch._choose
+
+    def counted(room: rtc.Room) -> rtc.RemoteParticipant | None:
+        nonlocal looks
+        looks += 1
+        return choose(room)
+
+    monkeypatch.setattr(watch, "_choose", counted)
+    waiting = []
+    for _ in range(3):  # not in step
+        waiting.append(asyncio.ensure_future(chosen(watch, within=0.6)))
+        await asyncio.sleep(0.02)
+    for ended in await asyncio.gather(*waiting, return_exceptions=True):
+        assert isinstance(ended, AgentUnavailableError)
+    assert looks < 50, "a few each"
+
+
 async def test_listeners_are_told_where_it_leads_to_and_not_of_the_steps_between(
     room: FakeRoom, watch: AgentWatch
 ) -> None:
