@@ -177,10 +177,7 @@ def decode_reply(text: str) -> object:
     Raises:
         InvalidReplyError: the answer is no JSON object.
     """
-    try:
-        answer = decode_json(text)
-    except ValueError as error:
-        raise InvalidReplyError(f"the agent's answer is not JSON ({error}): {text!r:.200}", text) from None
+    answer = _answer(text, "the agent's answer")
     if not isinstance(answer, dict):
         raise InvalidReplyError(f"the agent's answer is not a JSON object: {text!r:.200}", answer)
     return answer.get("reply")
@@ -192,15 +189,19 @@ def decode_settings(text: str) -> EffectiveSettings:
     Raises:
         InvalidReplyError: the answer is none.
     """
-    try:
-        answer = decode_json(text)
-    except ValueError as error:
-        raise InvalidReplyError(f"the answer to the update is not JSON ({error}): {text!r:.200}", text) from None
+    answer = _answer(text, "the answer to the update")
     try:
         return EffectiveSettings.from_wire(answer)
     except ValidationError as error:
         issues = issues_of(error, answer)
         raise InvalidReplyError(f"the answer to the update is no settings: {error}", answer, issues) from None
+
+
+def _answer(text: str, what: str) -> object:
+    try:
+        return decode_json(text)
+    except ValueError as error:
+        raise InvalidReplyError(f"{what} is not JSON ({error}): {text!r:.200}", text) from None
 
 
 def encode_refusal(refusal: Refusal) -> tuple[str, str]:
