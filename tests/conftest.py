@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -37,6 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "curb_livekit" in getattr(item, "fixturenames", ()) or item.get_closest_marker("livekit_only"):
             item.add_marker("livekit")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported lives to the end: a test that collects garbage need not look through it, 0.1 s each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.livekit
 
 PACKAGES = Path(__file__).parents[2] / "examples" / "node-agent" / "node_modules"
 AGENT = Path(__file__).with_name("agent.mjs")
+AWAY = {rtc.RpcError.ErrorCode.RECIPIENT_DISCONNECTED, rtc.RpcError.ErrorCode.RECIPIENT_NOT_FOUND}
 
 
 @pytest.fixture
@@ -45,10 +46,12 @@ async def caller(stage: Stage, tmp_path: Path) -> AsyncIterator[Peer]:
     environment = agent_environment(stage.server, stage.room_name)
     async with (
         peer_in(stage, "caller") as peer,
-        AgentProcess(["node", "agent.mjs"], environment=environment, cwd=tmp_path),
+        AgentProcess(["node", "agent.mjs"], environment=environment, cwd=tmp_path) as agent,
     ):
         await until(lambda: peer.attributes_of("agent").get("ready"), within=30, what="the agent is ready")
         yield peer
+        print("the caller was told:", *peer.events, sep="\n  ")  # shown where the test failed
+        print("the agent printed:", agent.output(), sep="\n")
 
 
 async def do(caller: Peer, action: str, argument: Any = None) -> Any:
@@ -57,12 +60,18 @@ async def do(caller: Peer, action: str, argument: Any = None) -> Any:
 
 
 async def until_done(caller: Peer, action: str, argument: Any = None, *, wanted: Callable[[Any], object]) -> Any:
-    """Has the agent do something again and again, until what comes of it is as wanted."""
+    """Has the agent do something again and again, until what comes of it is as wanted; its leaving may end a call."""
     given_up = time.monotonic() + 30
-    while not wanted(result := await do(caller, action, argument)):
+    result: Any = None
+    while True:
+        try:
+            if wanted(result := await do(caller, action, argument)):
+                return result
+        except rtc.RpcError as error:
+            if error.code not in AWAY:
+                raise
         assert time.monotonic() < given_up, f"{action} still gives {result}"
         await asyncio.sleep(0.02)
-    return result
 
 
 async def asked_by_node(caller: Peer, method: str, payload: str = "hello", identity: str = "caller") -> Any:
@@ -128,6 +137,8 @@ async def test_an_agent_in_node_that_publishes_audio(caller: Peer) -> None:
 async def test_an_agent_in_node_that_reconnects(caller: Peer, stage: Stage, fault: str) -> None:
     assert isinstance(stage.server, EmbeddedServer)
     await do(caller, "speak")
+    # The SDK's reconnect forgets a track that it has not offered yet.
+    await until(lambda: _has_track(caller), within=30, what="the agent's first track")
     getattr(stage.server.faults, fault)("agent")
     if fault == "force_full_reconnect":
         await until(lambda: caller.told("participant_disconnected"), within=30, what="the agent is gone")
