@@ -69,8 +69,7 @@ def test_a_port_taken_in_the_meantime_is_tried_elsewhere(binary: Path, which: st
         server = LiveKitServer(binary, progress=lines.append, pick_ports=first(free_ports()._replace(**{which: port})))
         with server:
             assert port not in server.ports
-    assert len(lines) == 1
-    assert "address already in use" in lines[0]
+    assert any(f":{port}: bind: address already in use" in line for line in lines)  # others may be taken, too
 
 
 # Failures
