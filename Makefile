@@ -10,7 +10,7 @@ AGENTS := .venv-agents
 NODE_AGENT := examples/node-agent
 BROWSER := tests/browser
 PIP_FLAGS := --quiet --disable-pip-version-check --require-hashes --no-compile
-WORKERS ?= 3
+WORKERS ?= 4
 RUN_TESTS := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Not those about pytest, about pages or about what a demo tells of a broken step: they need a room, and any is good for
 # them. Nor the demo's: test-main runs it on both servers.
