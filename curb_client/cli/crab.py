@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from curb_client.cli.crab_work import end_at_once, give_up, prompted, run_with_client, signalled
-from curb_client.cli.interrupted import take_signals
+from curb_client.cli.crab_work import give_up, prompted, run_with_client
+from curb_client.cli.signals import end_at_once, signalled, take_signals
 from curb_client.errors import CurbError, UsageError
 
 if TYPE_CHECKING:

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import signal
-import sys
-import threading
-from collections.abc import Callable, Coroutine, Iterator
-from types import FrameType
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from curb_client.cli.signals import handled
 from curb_client.errors import CurbError, UsageError
 
 if TYPE_CHECKING:
     from curb_client.crabtalk import AgentRun, AskUser, CrabTalkClient, Question
 
-__all__ = ["Work", "end_at_once", "give_up", "prompted", "run_with_client", "signalled"]
+__all__ = ["Work", "give_up", "prompted", "run_with_client"]
 
 Work = Callable[["CrabTalkClient"], Coroutine[Any, Any, None]]
 
 GIVE_UP_SECONDS: Final = 5.0
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_with_client(address: str | None, work: Work) -> None:
@@ -57,7 +52,7 @@ def prompted(question: Question) -> str:
     """
     labels = ", ".join(option.label for option in question.options)
     # asyncio's own handler would leave the first Ctrl-C to a loop that stands still meanwhile
-    with _handled({signal.SIGINT: signal.default_int_handler}):
+    with handled({signal.SIGINT: signal.default_int_handler}):
         try:
             return str(click.prompt(f"{question.question} ({labels})" if labels else question.question, err=True))
         except click.Abort:
@@ -84,46 +79,3 @@ async def give_up(client: CrabTalkClient, run: AgentRun, answered: AskUser | Non
         click.echo(f"the question in session {asked.session} may still be waiting: {error}", err=True)
     else:
         click.echo("the question was given up; its session is on disk, for what the same sender says next", err=True)
-
-
-# Signals
-
-
-@contextlib.contextmanager
-def end_at_once() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the program, whatever it is waiting for: connecting to LiveKit cannot be cancelled."""
-
-    def end(number: int, _: FrameType | None) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(128 + number)
-
-    with _handled(dict.fromkeys(_SIGNALS, end)):
-        yield
-
-
-@contextlib.contextmanager
-def signalled() -> Iterator[asyncio.Future[None]]:
-    """Ctrl-C and SIGTERM end nothing, but the future."""
-    loop = asyncio.get_running_loop()
-    came: asyncio.Future[None] = loop.create_future()
-
-    def tell() -> None:
-        if not came.done():
-            came.set_result(None)
-
-    with _handled(dict.fromkeys(_SIGNALS, lambda *_: loop.call_soon_threadsafe(tell))):
-        yield came
-
-
-@contextlib.contextmanager
-def _handled(handlers: dict[signal.Signals, Any]) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are another's
-        return
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

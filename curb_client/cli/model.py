@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from curb_client import CurbError, UsageError
-from curb_client.cli.interrupted import take_signals
+from curb_client.cli.signals import take_signals
 from curb_client.model import RecordedRequest, ledger, read_recording, render_ledger
 from curb_client.protocol.json_text import without_lone_surrogates
 

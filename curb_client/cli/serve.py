@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from curb_client import LiveKitServerError
-from curb_client.cli.interrupted import take_signals
+from curb_client.cli.signals import take_signals
 from curb_client.testing import LiveKitServer, LiveKitServerHandle
 from curb_client.testing.server import free_ports
 

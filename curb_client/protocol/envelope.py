@@ -21,7 +21,7 @@ from curb_client.protocol.contract import (
     MAX_REQUEST_BYTES,
     RefusalCode,
 )
-from curb_client.protocol.json_text import decode_json, encode_json, utf8_size
+from curb_client.protocol.json_text import decode_json, encode_json, utf8_size, without_lone_surrogates
 from curb_client.protocol.types import AgentMessage, EffectiveSettings, Issue, MessageRequest, RefusalData, issues_of
 
 __all__ = [
@@ -234,10 +234,10 @@ def _fitting(issues: Sequence[Issue], room: int) -> list[str]:
 
 def _short(issue: Issue) -> dict[str, object]:
     """An issue that any UTF-8 text can carry, and whose own message leaves room for others."""
-    message = issue.message.encode("utf-8", "replace")
+    message = without_lone_surrogates(issue.message).encode()
     limit = MAX_REFUSAL_DATA_BYTES // 4
     return {
-        "path": [step if isinstance(step, int) else step.encode("utf-8", "replace").decode() for step in issue.path],
+        "path": without_lone_surrogates(issue.path),
         "message": message[:limit].decode("utf-8", "ignore") + ("…" if len(message) > limit else ""),
     }
 

@@ -9,6 +9,7 @@ from curb_client.errors import UsageError
 from curb_client.protocol.contract import PROTOCOL_VERSIONS, STATUS_BY_CODE, ErrorCode
 from curb_client.protocol.envelope import Refusal
 from curb_client.protocol.host_types import ErrorBody
+from curb_client.protocol.json_text import without_lone_surrogates
 from curb_client.protocol.types import Issue
 
 __all__ = ["error_body", "issues_told", "known_code", "refusal_body", "status_of"]
@@ -55,11 +56,11 @@ def error_body(
         raise UsageError(f"the error unauthorized tells a stranger nothing; leave out {' and '.join(given)}")
     return ErrorBody(
         error=code.value,
-        detail=None if detail is None else _writable(detail[:_DETAIL_CHARACTERS]),
+        detail=None if detail is None else without_lone_surrogates(detail[:_DETAIL_CHARACTERS]),
         versions=list(PROTOCOL_VERSIONS) if code is ErrorCode.UNKNOWN_VERSION else None,
         requested=requested,
         oldest_retained=oldest_retained,
-        path=None if path is None else _writable(path),
+        path=None if path is None else without_lone_surrogates(path),
         issues=None if issues is None else [_writable_issue(issue) for issue in issues[:MOST_ISSUES]],
     )
 
@@ -103,10 +104,5 @@ def known_code(error: str) -> ErrorCode | None:
         return None
 
 
-def _writable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def _writable_issue(issue: Issue) -> Issue:
-    path = [_writable(step) if isinstance(step, str) else step for step in issue.path]
-    return Issue(path=path, message=_writable(issue.message))
+    return Issue(path=without_lone_surrogates(issue.path), message=without_lone_surrogates(issue.message))

@@ -89,7 +89,7 @@ def test_a_runner_never_answers_payload_too_large() -> None:
 def test_what_a_peer_sent_can_be_told_back() -> None:
     issue = Issue(path=["a\ud800", 1], message="b\udc00")
     body = error_body(ErrorCode.INVALID_PAYLOAD, "c\ud800", issues=[issue])
-    assert encode_json(body) == '{"error":"invalid_payload","detail":"c?","issues":[{"path":["a?",1],"message":"b?"}]}'
+    assert encode_json(body) == '{"error":"invalid_payload","detail":"c�","issues":[{"path":["a�",1],"message":"b�"}]}'
 
 
 @pytest.mark.parametrize(

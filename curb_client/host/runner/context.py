@@ -10,6 +10,7 @@ from curb_client.host.runner.call_record import CallRecord
 from curb_client.host.runner.transfer import TransferOutcome, Transfers
 from curb_client.protocol.contract import TRANSFER_SECONDS, CallDirection, TurnRole
 from curb_client.protocol.host_requests import StartCallRequest
+from curb_client.protocol.json_text import without_lone_surrogates
 
 __all__ = ["CallContext", "EndCallback", "Ending"]
 
@@ -33,7 +34,7 @@ class Ending:
         """
         loop = asyncio.get_running_loop()
         if self.reason is None:
-            self.reason = str(reason).encode("utf-8", "replace").decode()
+            self.reason = without_lone_surrogates(str(reason))
             self._begun.set()
         at = loop.time() + grace
         if self._timer is None or at < self._timer.when():

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from curb_client.host.runner.call import current_session
 from curb_client.host.runner.secrets import Secrets
+from curb_client.protocol.json_text import without_lone_surrogates
 
 __all__ = ["JsonFormatter", "log_as_json"]
 
@@ -40,9 +41,8 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         line.update({name: value for name, value in vars(record).items() if name not in _STANDARD})
-        return (
-            self._secrets.hide(json.dumps(line, ensure_ascii=False, default=repr)).encode("utf-8", "replace").decode()
-        )
+        text: str = without_lone_surrogates(json.dumps(line, ensure_ascii=False, default=repr))
+        return self._secrets.hide(text)
 
 
 def log_as_json(secrets: Secrets, level: str) -> None:

@@ -273,7 +273,7 @@ async def test_a_reason_that_cannot_be_written_frees_the_slot(running: RunnerFac
             me = caller.room.local_participant
             await me.perform_rpc(destination_identity="agent", method="curb.message", payload=payload)
             await stream.until_ended(session_id)
-        assert stream.event(session_id, "curb.ended") == {"reason": "bye ?"}
+        assert stream.event(session_id, "curb.ended") == {"reason": "bye �"}
         await host.until_state(session_id, "ended")
         assert (await host.ask("GET", "/v1/runner"))[1]["activeSessions"] == 0
 

@@ -97,7 +97,7 @@ def test_a_log_line_is_json_and_hides_tokens() -> None:
     record = logging.LogRecord("x", logging.WARNING, "p", 1, "abc %s \ud800", ("secret-token",), None)
     record.extra = {"url": "http://x/?t=secret-token"}
     line = json.loads(formatter.format(record))
-    assert (line["level"], line["logger"], line["message"]) == ("warning", "x", "abc [hidden] ?")
+    assert (line["level"], line["logger"], line["message"]) == ("warning", "x", "abc [hidden] �")
     assert line["extra"] == {"url": "http://x/?t=[hidden]"}
     secrets.add("another-token")
     secrets.remove("secret-token")
