@@ -32,7 +32,8 @@ demo: $(VENV)/ready ## show an app and an agent exchanging messages
 
 test: ## lint, all tests; the room tests on a real server too, and on livekit 1.1.21
 	@$(MAKE) --silent -j4 setup lint
-	@$(MAKE) --silent -j1 test-main test-server test-agents test-crab
+	@$(MAKE) --silent -j1 test-main test-server
+	@$(MAKE) --silent -j2 --output-sync=target test-agents test-crab
 
 setup: $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready $(AGENTS)/node-ready
 
