@@ -63,8 +63,11 @@ async def test_an_agent_is_killed_in_the_middle_of_a_message(
         assert (counts["malformed"], counts["unhandled"]) == (0, {})
         await has_come(app, "presence", lambda presence: presence["state"] == "absent")
     async with Scene(stage, apps[0]).joined_agent("second"):
-        for app in apps:
-            assert await app.got("ask", "echo", 2, {"timeout": 60}) == 2
+        for version, app in zip(VERSIONS, apps, strict=True):
+            outcomes = [await app.do("ask", "echo", 2, {"timeout": 20, "messageId": f"again-{version}"})]
+            if outcomes[0][0] == "failed" and outcomes[0][1]["code"] == 1501:  # LiveKit lost it, and says so
+                outcomes.append(await app.do("ask", "echo", 2, {"timeout": 20, "messageId": f"again-{version}"}))
+            assert outcomes[-1] == ["ok", 2], f"livekit-client {version}: {outcomes}"
 
 
 async def test_a_page_that_is_loaded_again(
