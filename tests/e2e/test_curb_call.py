@@ -108,6 +108,7 @@ async def call_with_a_message_left(livekit: LiveKitServerHandle, **options: Any)
             call.agent.send.to_client("show-form")
 
         await call.client.send("open")
+        await until(lambda: "gets the message show-form" in call.recorder.report(0))  # on a busy machine, not at once
         yield call
 
 

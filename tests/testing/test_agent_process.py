@@ -238,7 +238,7 @@ def test_it_has_ended_when_an_owner_that_forgot_it_has() -> None:
 
 @linux_only
 def test_it_ends_after_ctrl_c() -> None:
-    owner, pids = start_owner("time.sleep(60)")
+    owner, pids = start_owner("while True: time.sleep(0.1)")  # a sleep that has not begun yet is not interrupted
     owner.send_signal(signal.SIGINT)
     _, errors = owner.communicate(timeout=10)
     assert "KeyboardInterrupt" in errors
