@@ -29,6 +29,12 @@ LONG = (
     "cli/test_demo.py",
     "js/test_js_package.py",
     "conformance/test_conformance.py",
+    "testing/test_scenario.py",
+    "parity/test_in_chromium.py",
+    "parity/test_in_python_and_node.py",
+    "testing/embedded/test_cycles.py",
+    "testing/embedded/test_fault_links.py",
+    "testing/embedded/test_resume.py",
 )
 """Begun first, so that no worker is left alone with one of them at the end."""
 

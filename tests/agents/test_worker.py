@@ -23,6 +23,7 @@ from curb_client.testing.agent_process import (
     worker_environment,
 )
 from curb_client.testing.hearing import Hearing
+from tests.e2e.conftest import until
 
 WORKER = str(Path(__file__).with_name("worker.py"))
 SPEAKING_WORKER = str(Path(__file__).with_name("speaking_worker.py"))
@@ -77,7 +78,7 @@ async def test_a_session_that_publishes_audio(server: LiveKitServerHandle, room:
         agent = call.room.remote_participants[call.agent.presence.identity or ""]
         tracks = [(each.kind, each.source, each.name) for each in agent.track_publications.values()]
         assert tracks == [(rtc.TrackKind.KIND_AUDIO, rtc.TrackSource.SOURCE_MICROPHONE, "roomio_audio")]
-        assert agent.attributes["lk.agent.state"] == "listening"
+        await until(lambda: agent.attributes["lk.agent.state"] == "listening", what="the end of its speaking, told")
 
 
 @pytest.mark.parametrize("name", ["quotes", ""], ids=["named", "unnamed"])
