@@ -38,7 +38,9 @@ def encode_json(value: object) -> str:
         InvalidPayloadError: NaN or infinity, a lone surrogate, an integer beyond 2^53-1, a key that is not text, a
             cycle, more than 200 levels, or another type; ``path`` leads to it.
     """
-    return "".join(_pieces(value, ()))
+    pieces: list[str] = []
+    _write(value, (), pieces)
+    return "".join(pieces)
 
 
 def decode_json(text: str) -> object:
@@ -99,22 +101,25 @@ _LEVELS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 _decoder: Final = json.JSONDecoder(parse_constant=_refuse_constant)  # json.loads would make one each time
 
 
-def _pieces(value: object, path: Path) -> Iterator[str]:
+def _write(value: object, path: Path, pieces: list[str]) -> None:
     if isinstance(value, Enum):
         value = value.value
-    if value is None or value is True or value is False:
-        yield {None: "null", True: "true", False: "false"}[value]
-    elif isinstance(value, str):
-        yield _string(value, path)
+    if isinstance(value, str):
+        pieces.append(_string(value, path))
+    elif value is None or value is True or value is False:
+        pieces.append({None: "null", True: "true", False: "false"}[value])
     elif isinstance(value, (int, float)):
-        yield _number(value, path)
-    elif isinstance(value, (BaseModel, Mapping, list, tuple)) or _is_dataclass(value):
+        pieces.append(_number(value, path))
+    elif isinstance(value, (dict, list, tuple, BaseModel, Mapping)) or _is_dataclass(value):
         if len(path) >= MAX_DEPTH:
             raise InvalidPayloadError(
                 f"{path_text(path[:3])}… is nested deeper than {MAX_DEPTH} levels (or contains itself); flatten it",
                 path,
             )
-        yield from _array(value, path) if isinstance(value, (list, tuple)) else _object(value, path)
+        if isinstance(value, (list, tuple)):
+            _write_array(value, path, pieces)
+        else:
+            _write_object(value, path, pieces)
     else:
         raise InvalidPayloadError(
             f"{path_text(path)} is of type {type(value).__name__}, which JSON has no form for; "
@@ -127,28 +132,27 @@ def _is_dataclass(value: object) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-def _array(items: list[object] | tuple[object, ...], path: Path) -> Iterator[str]:
+def _write_array(items: list[object] | tuple[object, ...], path: Path, pieces: list[str]) -> None:
     separator = "["
     for index, item in enumerate(items):
-        yield separator
-        yield from _pieces(item, (*path, index))
+        pieces.append(separator)
+        _write(item, (*path, index), pieces)
         separator = ","
-    yield "[]" if separator == "[" else "]"
+    pieces.append("[]" if separator == "[" else "]")
 
 
-def _object(value: object, path: Path) -> Iterator[str]:
+def _write_object(value: object, path: Path, pieces: list[str]) -> None:
     separator = "{"
-    for name, item in _properties(value, path):
+    for name, item in value.items() if type(value) is dict else _properties(value, path):
         if not isinstance(name, str):
             raise InvalidPayloadError(
                 f"{path_text(path)} has the key {name!r} of type {type(name).__name__}; JSON keys are text", path
             )
-        yield separator
-        yield _string(name, (*path, name))
-        yield ":"
-        yield from _pieces(item, (*path, name))
+        inside = (*path, name)
+        pieces += separator, _string(name, inside), ":"
+        _write(item, inside, pieces)
         separator = ","
-    yield "{}" if separator == "{" else "}"
+    pieces.append("{}" if separator == "{" else "}")
 
 
 def _properties(value: object, path: Path) -> Iterator[tuple[object, object]]:
@@ -168,7 +172,7 @@ def _properties(value: object, path: Path) -> Iterator[tuple[object, object]]:
 
 def _string(text: str, path: Path) -> str:
     try:
-        text.encode("utf-8")
+        text.isascii() or text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InvalidPayloadError(
             f"{path_text(path)} has a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start}, "
