@@ -21,7 +21,7 @@ __all__ = ["CurbRunner", "RunnerCall"]
 
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 2.0
-_OUTPUT_LINES: Final = 20
+_OUTPUT_LINES: Final = 30
 _LOOK_EVERY: Final = 0.05
 
 
@@ -94,13 +94,16 @@ class CurbRunner:
             raise UsageError("no runner: give curb_runner a command, or pytest the option --curb-runner='program ...'")
         seconds = check_timeout(within, default=START_SECONDS)
         process = RunnerProcess(wanted, environment=environment, ready_within=seconds, stop_within=STOP_SECONDS)
-        async with process:
-            try:
+        is_started = False
+        try:
+            async with process:
+                is_started = True
                 async with self._hosted(process, seconds, start) as hosted:
                     yield hosted
-            except BaseException:
+        except BaseException:
+            if is_started:  # now that it has ended, nothing of it is still on its way
                 sys.stderr.write(f"the last output of {process}:\n{process.output_tail(_OUTPUT_LINES)}\n")
-                raise
+            raise
         if hosted.checks.violations:
             raise ExpectationError("not of the protocol:\n  " + "\n  ".join(hosted.checks.violations))
 
