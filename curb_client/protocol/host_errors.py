@@ -60,7 +60,7 @@ def error_body(
         versions=list(PROTOCOL_VERSIONS) if code is ErrorCode.UNKNOWN_VERSION else None,
         requested=requested,
         oldest_retained=oldest_retained,
-        path=None if path is None else without_lone_surrogates(path),
+        path=without_lone_surrogates(path),
         issues=None if issues is None else [_writable_issue(issue) for issue in issues[:MOST_ISSUES]],
     )
 

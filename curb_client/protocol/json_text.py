@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from json.encoder import encode_basestring
 from typing import Any, Final
@@ -143,7 +143,7 @@ def _write_array(items: list[object] | tuple[object, ...], path: Path, pieces: l
 
 def _write_object(value: object, path: Path, pieces: list[str]) -> None:
     separator = "{"
-    for name, item in value.items() if type(value) is dict else _properties(value, path):
+    for name, item in _properties(value, path):
         if not isinstance(name, str):
             raise InvalidPayloadError(
                 f"{path_text(path)} has the key {name!r} of type {type(name).__name__}; JSON keys are text", path
@@ -155,19 +155,19 @@ def _write_object(value: object, path: Path, pieces: list[str]) -> None:
     pieces.append("{}" if separator == "{" else "}")
 
 
-def _properties(value: object, path: Path) -> Iterator[tuple[object, object]]:
+def _properties(value: object, path: Path) -> Iterable[tuple[object, object]]:
+    if isinstance(value, dict):  # most are, and an abstract class takes longer to ask
+        return value.items()
     if isinstance(value, BaseModel):
         try:
             wire = value.to_wire() if isinstance(value, WireModel) else value.model_dump(mode="json", by_alias=True)
-            yield from wire.items()
+            return wire.items()
         except ValueError as error:
             raise InvalidPayloadError(f"{path_text(path)} cannot be written as JSON: {error}", path) from error
-    elif isinstance(value, Mapping):
-        yield from value.items()
-    else:
-        assert dataclasses.is_dataclass(value)
-        for field in dataclasses.fields(value):
-            yield field.name, getattr(value, field.name)
+    if isinstance(value, Mapping):
+        return value.items()
+    assert dataclasses.is_dataclass(value)
+    return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
 
 
 def _string(text: str, path: Path) -> str:
