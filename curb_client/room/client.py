@@ -38,7 +38,7 @@ __all__ = ["AgentClient", "connect_agent"]
 
 T = TypeVar("T")
 
-_UNREGISTERED_PAUSE_SECONDS: Final = 0.1
+_PAUSE_SECONDS: Final = 0.1
 _LAST_TRY_SECONDS: Final = 0.25
 _CLOSED: Final = "this client is closed; make a new one with connect_agent(room)"
 
@@ -68,7 +68,8 @@ class AgentClient:
     """Sends messages to the agent and gets its messages. Made by :func:`connect_agent` or :func:`curb_client.join`.
 
     Requests wait for the agent: without a ``timeout``, 10 seconds for it to be there and then 15 for its answer; with
-    one, that many seconds for both. All times are seconds.
+    one, that many seconds for both. What LiveKit has lost, as it says after 7 seconds, is sent again under the same id
+    while it may wait for the agent. All times are seconds.
     """
 
     def __init__(
@@ -206,7 +207,7 @@ class AgentClient:
             AgentUnavailableError: no agent took it in time; the text names the missing step.
             InvalidReplyError: the reply does not fit ``reply_type``.
             ClosedError: the client is, or was meanwhile, closed.
-            livekit.rtc.RpcError: LiveKit could not carry it (1502: no answer in time).
+            livekit.rtc.RpcError: LiveKit could not carry it (1501: lost, 1502: no answer in time, 1503: disconnected).
         """
         answer = await self._message(key, payload, timeout, message_id)
         return as_reply(reply_type, decode_reply(answer), f"the reply to {key!r}")
@@ -250,17 +251,25 @@ class AgentClient:
                 if refused is not None:
                     self._watch.answered(agent)
                     raise refused from error
-                if error.code != rtc.RpcError.ErrorCode.UNSUPPORTED_METHOD:
-                    raise
-                self._watch.unregistered()
                 now = time.monotonic()
                 left = wait_until - now - _LAST_TRY_SECONDS  # in less a try may end in 1502, which hides the cause
-                if left <= 0:
-                    raise self._watch.unavailable(now - started, method, AgentState.ACTIVE) from error
-                await asyncio.sleep(min(_UNREGISTERED_PAUSE_SECONDS, left))  # nothing ran: asking again is safe
+                if error.code == rtc.RpcError.ErrorCode.UNSUPPORTED_METHOD:  # nothing ran
+                    self._watch.unregistered()
+                    if left <= 0:
+                        raise self._watch.unavailable(now - started, method, AgentState.ACTIVE) from error
+                elif not self._is_lost(error, agent) or left <= 0:
+                    raise
+                await asyncio.sleep(min(_PAUSE_SECONDS, left))
             else:
                 self._watch.answered(agent)
                 return answer
+
+    def _is_lost(self, error: rtc.RpcError, agent: rtc.RemoteParticipant) -> bool:
+        """Whether nobody has said that the request came, which befalls one that has just joined.
+
+        Should it have come, asking this agent again is safe: it knows the id, and the same settings change nothing.
+        """
+        return error.code == rtc.RpcError.ErrorCode.CONNECTION_TIMEOUT and self._watch.is_present(agent)
 
     async def _awaited(self, answer: asyncio.Future[str]) -> str:
         self._pending.add(answer)

@@ -141,6 +141,11 @@ class AgentWatch:
         participant = self._room.remote_participants.get(identity) if self._room is not None else None
         return None if participant is None or _may_be_agent(participant) else False
 
+    def is_present(self, agent: rtc.RemoteParticipant) -> bool:
+        """Whether this is the agent still, and no other under its name."""
+        self._look()
+        return self._agent is not None and self._agent.sid == agent.sid
+
     def answered(self, agent: rtc.RemoteParticipant) -> None:
         """The agent took a request: its methods are registered."""
         self._answered_sid = agent.sid

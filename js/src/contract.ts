@@ -24,6 +24,7 @@ export const OVERTAKE_MS = 2_000;
 
 /** LiveKit's numbers for its own RPC errors. */
 export const UNSUPPORTED_METHOD = 1400;
+export const CONNECTION_TIMEOUT = 1501;
 export const RESPONSE_TIMEOUT = 1502;
 export const RECIPIENT_DISCONNECTED = 1503;
 

@@ -35,10 +35,9 @@ export const bytesOf = (text: string): number => new TextEncoder().encode(text).
 export const withinLimit = (text: string): string => {
   const code = "payload_too_large";
   const size = bytesOf(text);
-  const limit = MAX_REQUEST_BYTES;
-  if (size <= limit) return text;
-  const message = `${code}: ${size} of ${limit} bytes; send a reference`;
-  throw new AgentRefusedError(message, { code, issues: [], size, limit });
+  if (size <= MAX_REQUEST_BYTES) return text;
+  const message = `${code}: ${size} of ${MAX_REQUEST_BYTES} bytes; send a reference`;
+  throw new AgentRefusedError(message, { code, issues: [], size, limit: MAX_REQUEST_BYTES });
 };
 
 /** `{key, id, payload}`. Throws what `checkKey` and `encodeJson` do, `UsageError` and `payload_too_large`. */
@@ -101,7 +100,7 @@ export const decodeRefusal = ({ code, message, data }: RpcErrorLike): AgentRefus
       throw 0;
     };
     if (isText(told.path ?? "")) {
-      issues = (told.issues ?? []).map(read);
+      issues = told.issues?.map(read) ?? [];
       path = told.path ?? undefined;
     }
   } catch {}

@@ -104,6 +104,8 @@ export const watchAgent = (room: RoomLike, agentIdentity: string | undefined, cl
       return presence;
     },
 
+    agent_: (): RemoteParticipantLike | undefined => agent,
+
     onChange_: onChange,
 
     /** Calls `check` with the presence and the agent, now and at each change; returns what ends that. */

@@ -1,6 +1,12 @@
 /** Requests to the agent: each waits until the agent is there, and asks again while nothing there has taken it. */
 
-import { EXCHANGE_MS, RECIPIENT_DISCONNECTED, RESPONSE_TIMEOUT, UNSUPPORTED_METHOD } from "./contract.js";
+import {
+  CONNECTION_TIMEOUT,
+  EXCHANGE_MS,
+  RECIPIENT_DISCONNECTED,
+  RESPONSE_TIMEOUT,
+  UNSUPPORTED_METHOD,
+} from "./contract.js";
 import { decodeRefusal } from "./envelope.js";
 import { AgentUnavailableError, type RpcErrorClass, type RpcErrorLike } from "./errors.js";
 import { type AgentState, closedError, type Watch } from "./presence.js";
@@ -8,7 +14,7 @@ import { isConnected, type RemoteParticipantLike, type RoomLike } from "./room.j
 import type { CallOptions } from "./types.js";
 import { checkTimeout, now, within } from "./waiting.js";
 
-const UNREGISTERED_PAUSE_MS = 100;
+const PAUSE_MS = 100;
 const LAST_TRY_MS = 250;
 const SDK_KEEPS_MS = 7_000; // rtc-node gives the other side that much less than it is told
 
@@ -45,7 +51,7 @@ export const makeRequest =
           }),
         unavailable,
       );
-      const ms = timeoutMs == null ? EXCHANGE_MS : Math.max(0, until - now());
+      const ms = timeoutMs == null ? EXCHANGE_MS : until - now();
       try {
         return await within<string>(
           ms,
@@ -56,7 +62,7 @@ export const makeRequest =
                 destinationIdentity: agent.identity,
                 method,
                 payload,
-                responseTimeout: Math.ceil(ms) + SDK_KEEPS_MS, // a fraction ends the process
+                responseTimeout: (ms + SDK_KEEPS_MS) | 0, // a fraction ends the process
               })
               .then(
                 (answer) => {
@@ -77,10 +83,14 @@ export const makeRequest =
           () => new RpcError(RESPONSE_TIMEOUT, "Response timeout"),
         );
       } catch (error) {
-        if ((error as RpcErrorLike | undefined)?.code !== UNSUPPORTED_METHOD) throw error;
+        const code = (error as RpcErrorLike | undefined)?.code;
+        const left = until - now() - LAST_TRY_MS; // in less, a try may end in 1502, which hides the cause
+        // Nothing ran, or LiveKit lost it, which befalls an agent that has just joined; if not, the agent knows its id.
+        const mayAskAgain =
+          code === CONNECTION_TIMEOUT ? left > 0 && watch.agent_() === agent : code === UNSUPPORTED_METHOD;
+        if (!mayAskAgain) throw error;
+        if (left <= 0) throw unavailable("active");
+        await within<unknown>(Math.min(PAUSE_MS, left), signal, watch.onChange_);
       }
-      const left = until - now() - LAST_TRY_MS; // in less, a try may end in 1502, which hides the cause
-      if (left <= 0) throw unavailable("active");
-      await within<unknown>(Math.min(UNREGISTERED_PAUSE_MS, left), signal, watch.onChange_); // nothing ran: asking again is safe
     }
   };

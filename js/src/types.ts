@@ -117,7 +117,8 @@ export interface AgentClient {
    * Rejects with `InvalidKeyError`, `InvalidPayloadError`, `InvalidTimeoutError` or `UsageError` (the id), and with
    * `AgentRefusedError` `payload_too_large` (over 15,360 bytes), before anything is sent; `AgentRefusedError` when the
    * agent said no; `AgentUnavailableError` when no agent took it in time; `InvalidReplyError`; `ClosedError`; and
-   * LiveKit's own `RpcError` when LiveKit could not carry it (1502: no answer in time, 1503: disconnected).
+   * LiveKit's own `RpcError` when LiveKit could not carry it (1501: lost, 1502: no answer in time, 1503: disconnected).
+   * What LiveKit has lost, as it says after 7 s, is sent again under the same id while it may wait for the agent.
    */
   ask<T = unknown>(key: string, payload?: unknown, options?: RequestOptions): Promise<T>;
 

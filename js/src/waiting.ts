@@ -24,7 +24,7 @@ export const within = async <T>(
   if (signal?.aborted) throw signal.reason;
   try {
     return await new Promise<T>((resolve, reject) => {
-      abort = () => reject(signal?.reason);
+      abort = () => reject((signal as AbortSignal).reason);
       signal?.addEventListener("abort", abort);
       timer = setTimeout(() => (late ? reject(late()) : (resolve as () => void)()), ms);
       stop = start(resolve, reject);

@@ -56,7 +56,7 @@ test("a refusal comes with its details, and shows that the agent is ready", asyn
   expect(client.presence.state).toBe("ready");
 });
 
-test.each([1402, 1500, 1501, 1502, 1503, 1504])("LiveKit's own error %d is passed on as it is", async (code) => {
+test.each([1402, 1500, 1502, 1503, 1504])("LiveKit's own error %d is passed on as it is", async (code) => {
   room.join();
   const own = new RpcError(code, "LiveKit says so");
   room.answer = () => Promise.reject(own);
@@ -234,7 +234,7 @@ test.each([0, 200, 3_000])("a time-out of %d ms is one budget for both", async (
 test("LiveKit is told whole milliseconds, whatever is left of the time", async () => {
   room.join();
   expect(await client.ask("quote", 1, { timeoutMs: 1234.56 })).toBe(1);
-  expect(room.requests[0]?.responseTimeout).toBe(8_235);
+  expect(room.requests[0]?.responseTimeout).toBe(8_234);
 });
 
 test("an agent that has not registered its methods is asked again, and said so at last", async () => {
@@ -257,6 +257,62 @@ test("an agent that has not registered its methods is asked again, and said so a
   expect(given.error).toMatchObject({ name: "AgentUnavailableError", state: "active" });
   expect((given.error as Error).message).toContain("no such method yet");
   expect(client.presence.state).toBe("active");
+});
+
+const lost = new RpcError(1501, "Connection timeout");
+
+/** Loses this many requests, which LiveKit says of each after seven seconds; then they are answered. */
+const lose = (count: number, answer = '{"reply":"done"}'): void => {
+  let left = count;
+  room.answer = async () => {
+    if (left-- <= 0) return answer;
+    await new Promise((resolve) => setTimeout(resolve, 7_000));
+    throw lost;
+  };
+};
+
+test("a request that LiveKit has lost is sent again, as it was", async () => {
+  room.join();
+  lose(1);
+  const asked = ending(client.ask("quote"));
+  await after(7_200);
+  expect(asked.value).toBe("done");
+  expect(room.requests).toHaveLength(2);
+  expect(room.requests[1]?.payload).toBe(room.requests[0]?.payload);
+
+  const settings = { tts: { provider: "a" }, stt: { provider: "b" }, llm: { provider: "c", model: "m" } };
+  lose(1, JSON.stringify(settings));
+  const updated = ending(client.update({}, { timeoutMs: 20_000 }));
+  await after(7_200);
+  expect(updated.value).toEqual(settings);
+  expect(room.requests).toHaveLength(4);
+});
+
+test.each([
+  [undefined, 14_100, 2],
+  [7_200, 7_000, 1],
+  [20_000, 20_000, 3],
+])("with the time-out %s, requests that are lost are given up after %d ms", async (timeoutMs, ms, requests) => {
+  room.join();
+  lose(Infinity);
+  const asked = ending(client.ask("quote", {}, timeoutMs ? { timeoutMs } : {}));
+  await after(ms - 50);
+  expect(asked).toEqual({});
+  await after(100);
+  expect(asked.error).toMatchObject({ code: timeoutMs === 20_000 ? 1502 : 1501 });
+  expect(room.requests).toHaveLength(requests);
+});
+
+test("what was lost on its way to an agent is not sent to the next of its name", async () => {
+  room.join();
+  lose(1);
+  const asked = ending(client.ask("quote"));
+  await after(1_000);
+  room.leave();
+  room.join();
+  await after(6_100);
+  expect(asked.error).toBe(lost);
+  expect(room.requests).toHaveLength(1);
 });
 
 test("an agent that joined and is not active gets no request, until it is", async () => {

@@ -12,7 +12,6 @@ import pytest
 from playwright.async_api import BrowserContext
 
 from curb_client.testing.agent_process import AgentProcess, agent_environment
-from curb_client.testing.embedded import EmbeddedServer
 from tests.browser.problems import Problems
 from tests.browser.site import Site
 from tests.e2e.conftest import Stage, until
@@ -65,12 +64,25 @@ async def test_an_agent_is_killed_in_the_middle_of_a_message(
         await has_come(app, "presence", lambda presence: presence["state"] == "absent")
     async with Scene(stage, apps[0]).joined_agent("second"):
         for version, app in zip(VERSIONS, apps, strict=True):
-            for _ in range(1 if isinstance(stage.server, EmbeddedServer) else 2):  # livekit-server may lose one
-                asking = app.do("ask", "echo", 2, {"timeout": 60, "messageId": f"again-{version}"})
-                state, value = await asyncio.wait_for(asking, WITHIN)
-                if state == "ok" or value["code"] != 1501:
-                    break
-            assert (state, value) == ("ok", 2), f"livekit-client {version}"
+            asking = app.do("ask", "echo", 2, {"timeout": 20})
+            assert await asyncio.wait_for(asking, WITHIN) == ["ok", 2], f"livekit-client {version}"
+
+
+@pytest.mark.livekit_only("embedded", reason="faults are made by the embedded server alone")
+async def test_requests_that_are_lost_are_sent_again(
+    context: BrowserContext, site: Site, stage: Stage, problems: Problems
+) -> None:
+    problems.expect(EXPECTED)
+    apps = [(await open_apps(context, site, version)).app() for version in VERSIONS]
+    async with Scene(stage, apps[0]).joined_agent():
+        for number, app in enumerate(apps):
+            await join(app, stage, f"caller-{number}")
+            await agent_is_ready(app)
+        faults = stage.server.faults.in_room(stage.room_name)
+        with faults.drop(len(apps), direction="to", participant="agent", method="curb.message") as lost:
+            asked = [await app.begin("ask", "echo", 2, {"timeout": 20}) for app in apps]
+            assert [await asyncio.wait_for(outcome, WITHIN) for outcome in asked] == [["ok", 2]] * len(apps)
+        assert lost.count == len(apps)
 
 
 async def test_a_page_that_is_loaded_again(

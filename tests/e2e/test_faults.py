@@ -26,7 +26,9 @@ from tests.e2e.conftest import Pair, Stage, filling_bytes, until
 pytestmark = pytest.mark.livekit_only("embedded", reason="faults are made by the embedded server alone")
 
 MESSAGE = "curb.message"
+UPDATE = "curb.update"
 TIMED_OUT = rtc.RpcError.ErrorCode.RESPONSE_TIMEOUT
+LOST = (rtc.RpcError.ErrorCode.CONNECTION_TIMEOUT, rtc.RpcError.ErrorCode.RECIPIENT_DISCONNECTED)
 
 
 @pytest.fixture
@@ -82,6 +84,47 @@ async def test_what_is_lost_fails_by_its_deadline_and_a_retry_is_handled_once(
         assert await pair.client.ask("quote", 1, message_id="m-1") == {"asked": 1}
     assert fault.count == 1
     assert quotes.handled == {"m-1": 1}
+
+
+async def test_requests_that_are_lost_are_sent_again(pair: Pair, quotes: Quotes, faults: Faults) -> None:
+    """LiveKit says after seven seconds that nobody has acknowledged them."""
+    pair.agent.on_message("hint", lambda payload, meta: None)
+    with (
+        faults.drop(2, direction="to", participant="agent", method=MESSAGE) as messages,
+        faults.drop(1, direction="to", participant="agent", method=UPDATE) as updates,
+    ):
+        reply, _, settings = await asyncio.gather(
+            pair.client.ask("quote", 1, message_id="m-1"),
+            pair.client.send("hint", timeout=20),
+            pair.client.update({}),
+        )
+    assert (messages.count, updates.count) == (2, 1)
+    assert (reply, settings.tts.voice) == ({"asked": 1}, 1072)
+    assert quotes.handled == {"m-1": 1}
+
+
+async def test_a_request_whose_acknowledgement_and_answer_are_lost_is_handled_once(
+    pair: Pair, quotes: Quotes, faults: Faults
+) -> None:
+    with faults.drop(2, direction="from", participant="agent") as fault:
+        assert await pair.client.ask("quote", 1, message_id="m-1") == {"asked": 1}
+    assert fault.count == 2
+    assert quotes.handled == {"m-1": 1}
+
+
+async def test_what_is_lost_on_its_way_to_an_agent_is_not_sent_to_the_next(
+    pair: Pair, quotes: Quotes, faults: Faults
+) -> None:
+    with faults.drop(1, direction="to", participant="agent", method=MESSAGE) as fault:
+        asking = asyncio.ensure_future(pair.client.ask("quote", 1, timeout=20))
+        await until(lambda: fault.count == 1)
+        await pair.agent.aclose()
+        async with pair.stage.agent() as next_agent:
+            next_quotes = Quotes(Pair(pair.stage, pair.call, next_agent))
+            with pytest.raises(rtc.RpcError) as failed:
+                await asking
+    assert failed.value.code in LOST
+    assert (quotes.handled, next_quotes.handled) == ({}, {})
 
 
 async def test_a_request_that_comes_twice_is_handled_once(pair: Pair, quotes: Quotes, faults: Faults) -> None:
