@@ -57,8 +57,8 @@ test-crab: $(VENV)/ready $(VENV)/crabtalk ## the tests with a CrabTalk daemon on
 	@echo '== tests with a CrabTalk daemon, on the real one'
 	@$(VENV)/bin/python -m pytest -n 2 --dist loadfile -m real_crabtalk tests/crabtalk tests/cli/test_crab_demo.py $(ARGS)
 
-test-repeat: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## the tests with a room ten times (TIMES=10) on both servers: a flaky test is a failing test
-	@for n in $$(seq $${TIMES:-10}); do for server in embedded server; do echo "== round $$n, $$server"; \
+test-repeat: $(VENV)/ready $(VENV)/livekit-server $(NODE_AGENT)/node_modules/ready $(BROWSER)/node_modules/ready js/node_modules/ready ## the tests with a room ten times (TIMES=10) on both servers (SERVERS=server: on one): a flaky test is a failing test
+	@for n in $$(seq $${TIMES:-10}); do for server in $${SERVERS:-embedded server}; do echo "== round $$n, $$server"; \
 		$(VENV)/bin/python -m pytest -q $(RUN_TESTS) $(ROOM_TESTS) --livekit=$$server $(ARGS) \
 		|| exit 1; done; done
 

@@ -137,6 +137,7 @@ async def test_offline_and_online_again(
     context: BrowserContext, site: Site, stage: Stage, problems: Problems, version: str
 ) -> None:
     problems.expect(f"{EXPECTED}|Failed to fetch|CORS policy|net::ERR|websocket error during connection establishment")
+    problems.expect("ConnectionError: Internal error")  # no socket while offline, and online again when it asks why
     scene = Scene(stage, (await open_apps(context, site, version)).app())
     async with scene.joined_agent():
         await join(scene.app, stage, "caller")
