@@ -62,7 +62,7 @@ export const makeRequest =
                 destinationIdentity: agent.identity,
                 method,
                 payload,
-                responseTimeout: (ms + SDK_KEEPS_MS) | 0, // a fraction ends the process
+                responseTimeout: Math.ceil(ms) + SDK_KEEPS_MS, // a fraction ends the process
               })
               .then(
                 (answer) => {
