@@ -13,6 +13,8 @@ async def main() -> None:
         connect_room(os.environ["LIVEKIT_URL"], os.environ["LIVEKIT_TOKEN"]) as room,
         AgentCall(room) as call,
     ):
+        # A writer that goes while LiveKit's thread still ends its write closes its stream as if it were whole.
+        writers = []
 
         @call.on_message("begin")
         async def begin(payload: object, meta: RequestMeta) -> None:
@@ -20,6 +22,7 @@ async def main() -> None:
             writer = await room.local_participant.stream_text(
                 topic="curb.message", destination_identities=[meta.sender_identity]
             )
+            writers.append(writer)
             await writer.write('{"key":"status","payload":')
 
         @call.on_message("slow")
