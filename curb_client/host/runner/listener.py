@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from curb_client._listening import SockSite
 from curb_client.errors import RunnerStartError
 from curb_client.host.runner.options import split_address
 from curb_client.host.runner.refusals import RunnerRefusal
@@ -59,7 +60,7 @@ class Listener:
         self._runner = web.ServerRunner(_Server(handler), shutdown_timeout=CLOSE_SECONDS)
         await self._runner.setup()
         try:
-            await web.SockSite(self._runner, self._socket, backlog=_BACKLOG).start()
+            await SockSite(self._runner, self._socket, backlog=_BACKLOG).start()
         except OSError as error:
             raise _cannot_listen(self.address, error) from error
 

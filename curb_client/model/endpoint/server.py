@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from typing_extensions import Self
 
+from curb_client._listening import TCPSite
 from curb_client.errors import CurbError, UnmatchedRequestError, UsageError
 from curb_client.model.endpoint.answering import Answering
 from curb_client.model.endpoint.chat import chat_body, chat_events
@@ -175,7 +176,7 @@ class ModelEndpoint:
         )
         try:
             await runner.setup()
-            await web.TCPSite(runner, *self._address).start()
+            await TCPSite(runner, *self._address).start()
             host = f"[{self._address[0]}]" if ":" in self._address[0] else self._address[0]
             self._url = f"http://{host}:{runner.addresses[0][1]}/v1"
             is_up.set()

@@ -8,6 +8,7 @@ from typing import Final
 from aiohttp import web
 from livekit.protocol import models
 
+from curb_client._listening import TCPSite
 from curb_client.testing.embedded.context import Context
 from curb_client.testing.embedded.dispatch import Dispatches
 from curb_client.testing.embedded.fault_table import FaultTable
@@ -76,7 +77,7 @@ class Node:
         node = cls(context, rooms, signalling, runner)
         try:
             await runner.setup()
-            site = web.TCPSite(runner, HOST, port)
+            site = TCPSite(runner, HOST, port)
             await site.start()
         except BaseException:
             await runner.cleanup()

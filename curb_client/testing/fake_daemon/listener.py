@@ -12,6 +12,7 @@ from typing import Final
 
 from google.protobuf.message import Message
 
+from curb_client._listening import close_server
 from curb_client.crabtalk.errors import CrabDaemonError, FrameError, FrameTooLargeError
 from curb_client.crabtalk.frames import FrameDecoder, encode_frame
 
@@ -148,7 +149,7 @@ class Listener:
             is_up.set()
         finally:
             for server in servers:
-                server.close()
+                await close_server(server)
             await self._end_clients()
 
     async def _end_clients(self) -> None:
@@ -160,14 +161,16 @@ class Listener:
         if tasks:
             await asyncio.wait(tasks, timeout=STOP_SECONDS)
 
-    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(reader, writer)
-        task = asyncio.current_task()
-        assert task is not None
-        self._peers[peer] = task
-        try:
-            with contextlib.suppress(GoneError, OSError, asyncio.CancelledError):
-                await self._serve(peer)
-        finally:
+        serving = self._peers[peer] = asyncio.ensure_future(self._serve_until_gone(peer))
+
+        def end(_: object) -> None:  # not in the task: one that is cancelled before its first step runs nothing
             del self._peers[peer]
             peer.close()
+
+        serving.add_done_callback(end)
+
+    async def _serve_until_gone(self, peer: Peer) -> None:
+        with contextlib.suppress(GoneError, OSError, asyncio.CancelledError):
+            await self._serve(peer)
