@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
+import random
 import secrets
 import zlib
 from collections.abc import Iterable
@@ -56,6 +56,8 @@ MALFORMED_TEXTS: Final[tuple[bytes, ...]] = (
 
 CHUNK_BYTES: Final = 15_000
 _NONSENSE: Final = (b"\x00", b"\xff" * 100, b"\x1a\xff\xff\xff\xff\x0f", b"\x08\x96\x01\x12")
+_NOISE: Final = random.Random(1).randbytes(1000)
+"""The same each time. As a data track's packet it has no extensions: livekit-server 1.13.5 dies of wrong ones."""
 _BUFFERED: Final = 64 * 1024
 """Bytes that may wait in the peer itself."""
 _UNACKNOWLEDGED: Final = 256
@@ -145,7 +147,7 @@ class HostilePeer(RawPeer):
     async def no_packets(self, *to: str) -> None:
         """What is no packet, and packets that hold nothing, on every data channel."""
         empty = models.DataPacket(destination_identities=to)
-        for label, data in itertools.product(LABELS, (*_NONSENSE, os.urandom(1000), empty.SerializeToString())):
+        for label, data in itertools.product(LABELS, (*_NONSENSE, _NOISE, empty.SerializeToString())):
             self.send_bytes(label, data)
         await self.drained()
 
@@ -209,7 +211,7 @@ class HostilePeer(RawPeer):
             self.request("{}", *to, id="the-same")
         self.request("{}", *to, version=99)
         self.request("{}", *to, response_timeout_ms=2**32 - 1)
-        self.request("", *to, compressed_payload=os.urandom(100), version=2)
+        self.request("", *to, compressed_payload=_NOISE[:100], version=2)
         await self.drained()
 
     def request(self, payload: str, *to: str, method: str = MESSAGE, **fields: Any) -> None:
@@ -234,7 +236,7 @@ class HostilePeer(RawPeer):
         deflate = models.DataStream.CompressionType.DEFLATE_RAW
         await self.write(packed, *to, compression=deflate, total_length=_BOMB_BYTES)
         await self.write(packed, *to, compression=deflate)
-        await self.write(os.urandom(1000), *to, compression=deflate)
+        await self.write(_NOISE, *to, compression=deflate)
 
     # Floods
 

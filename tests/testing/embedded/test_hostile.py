@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import random
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -164,7 +165,7 @@ async def test_a_connection_that_ends_before_the_data_channels_open_is_a_leave(
 
 async def test_packets_that_make_no_sense_are_dropped(stage: Stage, others: None) -> None:
     agent = stage.participant("agent")
-    for data in (b"", b"\xff", os.urandom(1000)):
+    for data in (b"", b"\xff", random.Random(1).randbytes(1000)):
         agent.message_in(RELIABLE, data)
         agent.message_in("some-other-channel", data)
     counts = stage.server.node.context.journal.counts
@@ -231,6 +232,15 @@ async def test_sctp_that_would_keep_the_server_busy_for_ever(stage: Stage, other
             checksum = struct.pack("<L", crc32c(head + bytes(4) + chunk))
             await peer.transport.dtls._send_data(head + checksum + chunk)
         await until(lambda: stage.server.node.context.journal.counts["SCTP packets that made no sense"] == len(endless))
+
+
+async def test_an_extension_that_a_data_track_packet_does_not_have(stage: Stage, others: None) -> None:
+    """livekit-server 1.13.5 dies of it."""
+    async with HostilePeer.join(stage.server.url, stage.server.token("odd", ROOM)) as peer:
+        peer.send_bytes("_data_track", b"\x04" + bytes(11) + b"\xff\xff\x00")
+        await peer.drained()
+        await peer.signal(ping=1)
+        assert await peer.signalled("pong") > 1
 
 
 @pytest.mark.parametrize("attack", HostilePeer.ATTACKS)
