@@ -45,6 +45,7 @@ async def for_newcomers(stage: Stage) -> Json:
     (bob,) = await stage.cast("bob", attributes={"first": "1", "gone": "1"}, metadata="old")
     await bob.local.set_attributes({"second": "2", "gone": ""})
     await bob.local.set_metadata("new")
+    await until(lambda: bob.local.metadata == "new")  # the SDK sends what it knows of it with the name
     await bob.local.set_name("Bob")
     await until(lambda: bob.local.name == "Bob")
     alice = await stage.join("alice")

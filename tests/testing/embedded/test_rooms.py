@@ -60,7 +60,7 @@ async def test_what_changes_is_told_and_nothing_else(stage: Stage) -> None:
     await caller.local_participant.set_attributes({"old": ""})
     await until(lambda: len(told) == 2)
     await caller.local_participant.set_metadata("m")
-    await until(lambda: len(told) == 3)
+    await until(lambda: len(told) == 3 and caller.local_participant.metadata == "m")
     await caller.local_participant.set_name("Carla")
     await until(lambda: len(told) == 4)
     assert [event[0] for event in told] == [
