@@ -25,7 +25,7 @@ async def close_server(server: asyncio.Server) -> None:
     server.close()
 
 
-class TCPSite(web.TCPSite):
+class _Site(web.BaseSite):
     """aiohttp's, which stops so."""
 
     async def stop(self) -> None:
@@ -34,10 +34,9 @@ class TCPSite(web.TCPSite):
         await super().stop()
 
 
-class SockSite(web.SockSite):
-    """aiohttp's, which stops so."""
+class TCPSite(_Site, web.TCPSite):
+    """At a host and port."""
 
-    async def stop(self) -> None:
-        if isinstance(self._server, asyncio.Server):
-            await close_server(self._server)
-        await super().stop()
+
+class SockSite(_Site, web.SockSite):
+    """At a socket that is there."""
