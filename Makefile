@@ -134,7 +134,7 @@ $(AGENTS)/ready: requirements/agents.txt pyproject.toml
 
 # Got before the tests start, so that none of them waits for a build.
 $(VENV)/livekit-server: $(VENV)/ready
-	@$(VENV)/bin/python -c 'from curb_client.testing import livekit_server; livekit_server(progress=print).prepare()'
+	@$(VENV)/bin/python -c 'from curb_client.testing import LiveKitServer; LiveKitServer(progress=print).prepare()'
 	@touch $@
 
 # Node.js and npm from PyPI, where the machine lacks one of them.
