@@ -26,6 +26,7 @@ from curb_client.protocol.envelope import MalformedTextError, Refusal, decode_re
 from curb_client.protocol.json_text import decode_json, encode_json
 from curb_client.protocol.settings import Adjustable, ProviderRules
 from curb_client.protocol.types import EffectiveSettings, Issue, MessageRequest
+from curb_client.room.answers_under_way import AnswersUnderWay
 from curb_client.room.callbacks import Warnings, add_removable, call_safely, logger
 from curb_client.room.clients import ClientRoster
 from curb_client.room.handlers import AgentMessageHandler, AnsweredRequests, HandlerTable, RequestMeta
@@ -80,6 +81,7 @@ class AgentCall:
         self._warnings = Warnings()
         self._handlers = HandlerTable()
         self._answers: AnsweredRequests[str] = AnsweredRequests()
+        self._under_way = AnswersUnderWay(room)
         self._live = LiveSettings(settings, adjustable or {}, rules or ProviderRules())
         self._clients = ClientRoster(room, client_identity)
         self._outbox = Outbox(room, self._clients.recipients, self._warnings, self._tracer)
@@ -132,7 +134,10 @@ class AgentCall:
         self._ready.set()
 
     async def aclose(self) -> None:
-        """Send what is queued, end what is asked and handled, and give the room back; it stays connected."""
+        """Send what is queued, end what is asked and handled, and give the room back; it stays connected.
+
+        Returns when the last answers are sent, after 1 s at most: who disconnects the room sooner takes them along.
+        """
         if not self._entered:
             return
         self._entered = False
@@ -147,6 +152,7 @@ class AgentCall:
                     self._room.local_participant.unregister_rpc_method(MESSAGE)
                     self._room.local_participant.unregister_rpc_method(UPDATE)
                     await self._say_ready("")
+                    await self._under_way.sent()
             finally:
                 self._release()
 
@@ -286,15 +292,16 @@ class AgentCall:
     # From the client, by RPC
 
     async def _on_message(self, request: rtc.RpcInvocationData) -> str:
-        return await self._answer(self._take_message(request.caller_identity, request.payload))
+        return await self._answer(request, self._take_message(request.caller_identity, request.payload))
 
     async def _on_update(self, request: rtc.RpcInvocationData) -> str:
-        return await self._answer(self._take_update(request.caller_identity, request.payload))
+        return await self._answer(request, self._take_update(request.caller_identity, request.payload))
 
-    async def _answer(self, work: Coroutine[Any, Any, str]) -> str:
+    async def _answer(self, request: rtc.RpcInvocationData, work: Coroutine[Any, Any, str]) -> str:
         """LiveKit carries nothing but RpcError back with a reason."""
         try:
-            return await work
+            with self._under_way.answering(request.caller_identity):
+                return await work
         except Refusal as refusal:
             code, data = encode_refusal(refusal)
             raise rtc.RpcError(REFUSAL_NUMBER, code, data) from None

@@ -312,15 +312,18 @@ class CallRoom:
             task.cancel()
         if self._joining:
             await asyncio.wait(self._joining.values(), timeout=_CLOSE_SECONDS)
-        rooms: list[rtc.Room] = []
+        leaving: list[Coroutine[Any, Any, None]] = []
         if self._client is not None and self._client_room is not None and self._hearing is not None:
             self._hearing.close()
             await self._client.aclose()
-            rooms.append(self._client_room)
+            leaving.append(disconnect(self._client_room))
         if self._agent is not None:
-            await self._agent.aclose()
-            rooms.append(self._agent.room)
-        await asyncio.gather(*(disconnect(room) for room in rooms))
+            leaving.append(self._leave_as_agent(self._agent))  # meanwhile: nobody is left to have its answers
+        await asyncio.gather(*leaving)
         await self._scripted_rooms.aclose()
         if self._processes:
             await asyncio.to_thread(self.stop_agent_processes)
+
+    async def _leave_as_agent(self, agent: AgentCall) -> None:
+        await agent.aclose()
+        await disconnect(agent.room)

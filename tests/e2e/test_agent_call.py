@@ -328,6 +328,30 @@ async def test_what_was_sent_before_the_end_still_arrives(stage: Stage) -> None:
 # Coming and going
 
 
+@pytest.mark.parametrize("may_update", [True, False], ids=["leaving with a word", "leaving without"])
+async def test_the_answer_of_a_handler_that_ends_the_call_arrives(stage: Stage, may_update: bool) -> None:
+    bye = asyncio.Event()
+
+    def end(payload: Any, meta: RequestMeta) -> str:
+        bye.set()
+        return "good bye"
+
+    async def answer_once() -> None:
+        async with stage.agent(ready=False, token={"can_update_own_metadata": may_update}) as agent:
+            agent.on_message("bye", end)
+            await agent.ready()
+            await bye.wait()
+
+    heard: list[str] = []
+    async with stage.client() as call, stage.room("listener") as listener:
+        for room in (call.room, listener):
+            room.register_text_stream_handler("curb.leaving", lambda reader, identity: heard.append(identity))
+        agent = asyncio.ensure_future(answer_once())
+        assert await call.agent.ask("bye", timeout=10) == "good bye"
+        await agent
+    assert heard == []  # what tells the agent that its answer is sent
+
+
 async def test_others_see_the_agent_at_once_and_that_it_is_ready(stage: Stage) -> None:
     delays: list[float] = []
     async with stage.room("watcher") as watcher:
