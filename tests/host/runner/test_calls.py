@@ -85,7 +85,7 @@ async def test_why_calls_end(running: RunnerFactory) -> None:
             await call.ready()
             assert await context.until_ended() == "stopped"
 
-    async with running(function) as here, here.host.stream() as stream:
+    async with running(function, max_sessions=6) as here, here.host.stream() as stream:
         host = here.host
         await host.start("raising", clientContext={"do": "raise"})
         await host.start("ending", clientContext={"do": "end"})
