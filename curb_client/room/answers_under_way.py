@@ -39,14 +39,14 @@ class AnswersUnderWay:
 
     def __init__(self, room: rtc.Room) -> None:
         self._room = room
-        self._handled: dict[object, _Asked] = {}
+        self._handled: list[_Asked] = []
         self._given: dict[_Asked, float] = {}
 
     @contextlib.contextmanager
     def answering(self, identity: str) -> Iterator[None]:
         """Around the handling of a request: what it returns, or its refusal, is then under way."""
-        request, asked = object(), _Asked(identity, identity in self._room.remote_participants)
-        self._handled[request] = asked
+        asked = _Asked(identity, identity in self._room.remote_participants)
+        self._handled.append(asked)
         try:
             yield
             self._is_given(asked)
@@ -54,7 +54,7 @@ class AnswersUnderWay:
             self._is_given(asked)
             raise
         finally:
-            del self._handled[request]
+            self._handled.remove(asked)
 
     async def sent(self) -> None:
         """Returns when the answers are sent, or those who asked have left; after a second at most."""
@@ -82,7 +82,7 @@ class AnswersUnderWay:
     def _has_some(self) -> bool:
         self._forget_old()
         there = self._room.remote_participants
-        return any(not asked.was_there or asked.identity in there for asked in [*self._handled.values(), *self._given])
+        return any(not asked.was_there or asked.identity in there for asked in [*self._handled, *self._given])
 
     def _forget_old(self) -> None:
         oldest = time.monotonic() - _UNDER_WAY_SECONDS

@@ -6,7 +6,8 @@ What the Python SDK (1.1.20 to 1.2) does that its users would not expect, all of
 * the process may abort at interpreter exit, when a native thread calls back into a finalizing interpreter;
 * a stream whose sender stopped sending is never given up;
 * a room that is left while much goes on may be told of by its state alone, without the event and its reason;
-* ``perform_rpc`` and its time-outs: see :mod:`curb_client.room.rpc`.
+* ``perform_rpc`` and its time-outs: see :mod:`curb_client.room.rpc`;
+* who leaves takes the answers along just given: see :mod:`curb_client.room.answers_under_way`.
 """
 
 from __future__ import annotations

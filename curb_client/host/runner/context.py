@@ -111,7 +111,7 @@ class CallContext:
         return callback
 
     def end(self, reason: str = "completed") -> None:
-        """End the call. The answer of a handler that calls this arrives first."""
+        """End the call. The answer of a handler that calls this is sent first."""
         self._ending.decide(reason)
 
     async def until_ended(self) -> str:
